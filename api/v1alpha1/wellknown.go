@@ -1,0 +1,41 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import "strings"
+
+const (
+	// TokenPrefix is the prefix of the annotation that holds an object's mark, and of the key of userInfo.extra that
+	// carries a token with a request. The lease's name follows. Writers set the annotation, or the stamping policy does;
+	// the mark policy keeps it from falling.
+	TokenPrefix = "token.fencedlease.io/"
+
+	// OverridePrefix is the prefix of the annotation, or of the key of userInfo.extra, with which a writer that may use
+	// the verb bypass says why a write without a token must pass. The lease's name follows.
+	OverridePrefix = "override.fencedlease.io/"
+
+	// VerbGuardCluster is the verb on fencedleases that a writer of a FencedLease needs for a guard that reaches beyond
+	// the lease's own namespace.
+	VerbGuardCluster = "guard-cluster"
+
+	// VerbBypass is the verb on fencedleases/<name> that lets a write without a token pass, with a reason.
+	VerbBypass = "bypass"
+
+	// MaxNameLength is the largest length of a FencedLease's name: it is also the name part of an annotation key.
+	MaxNameLength = 63
+
+	// StatusReasonFenced is the reason of the status with which a write is refused.
+	StatusReasonFenced = "Fenced"
+)
+
+// TokenKey returns the key of the annotation, and of userInfo.extra, for a lease's name.
+func TokenKey(leaseName string) string { return TokenPrefix + leaseName }
+
+// OverrideKey returns the key of the override annotation, and of userInfo.extra, for a lease's name.
+func OverrideKey(leaseName string) string { return OverridePrefix + leaseName }
+
+// LeaseOfTokenKey returns the lease's name that a token key is for, and whether key is one.
+func LeaseOfTokenKey(key string) (leaseName string, ok bool) {
+	return strings.CutPrefix(key, TokenPrefix)
+}
