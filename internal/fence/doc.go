@@ -1,0 +1,14 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fence decides whether a write to a guarded object may pass. It is pure: values in, verdict out; no client, no
+// clock, no logger and no goroutine, so that the webhook, the plugin and the tests all decide the same.
+//
+// The argument, in short. An update, patch, apply, status write or delete is admitted inside the API server's
+// compare-and-swap loop: the old object that Decide sees is the one the commit is conditioned on, and its mark is the
+// token of the last accepted write. A token below the mark is therefore refused exactly at the commit. A token at or
+// above the mark is compared with the lease, as read by a linearizable read that began after the request arrived.
+//
+// Decide may be called with a cached lease first. It then answers NeedsRead wherever a newer lease could make the answer
+// an acceptance, and a refusal only where no newer lease can.
+package fence
