@@ -1,0 +1,171 @@
+# Run `make help` for the list of targets. None needs a container engine except those whose name begins with docker-.
+
+SHELL := /usr/bin/env bash -o pipefail
+.SHELLFLAGS := -ec
+.DEFAULT_GOAL := all
+# Generators and checks share files of the tree, so targets run one after the other.
+.NOTPARALLEL:
+
+# Image of the manager, as it is written into dist/install.yaml.
+IMG ?= ghcr.io/fencedlease/fencedlease-manager:v0.1.0
+CONTAINER_TOOL ?= docker
+PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
+# Set to true to let uninstall and undeploy pass over what is not there.
+ignore-not-found ?= false
+# Time for each target of `make fuzz`, and the number of runs of `make deflake`.
+FUZZTIME ?= 30s
+COUNT ?= 10
+
+# Tools are pinned in modules of their own; `go tool` builds them once into Go's build cache.
+CONTROLLER_GEN = go tool -modfile=hack/tools/go.mod controller-gen
+GOTESTSUM      = go tool -modfile=hack/tools/go.mod gotestsum
+GOLANGCI_LINT  = go tool -modfile=hack/tools/lint/go.mod golangci-lint-kube-api-linter
+CRD_REF_DOCS   = go tool -modfile=hack/tools/apidocs/go.mod crd-ref-docs
+# kubectl, for kustomize and apply, comes from the folder that also holds etcd and the API server (hack/controlplane).
+# Give KUBECTL=kubectl to use the one of the machine, or KUBEBUILDER_ASSETS=<folder> to use other binaries for all.
+ifndef KUBECTL
+KUBECTL = "$$(hack/controlplane/build.sh)/kubectl"
+endif
+
+##@ General
+
+.PHONY: all
+all: build ## Build the binaries.
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36m<target>\033[0m\n"} \
+	  /^[a-zA-Z_0-9-]+:.*?##/ { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 } \
+	  /^##@/ { printf "\n\033[1m%s\033[0m\n", substr($$0, 5) }' $(MAKEFILE_LIST)
+
+##@ Development
+
+.PHONY: manifests
+manifests: ## Generate the CRD, the manager's role and the webhook manifest from markers.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=manager-role webhook paths="./internal/..." \
+	  output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+
+.PHONY: generate
+generate: ## Generate deep copies and apply configurations.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	$(CONTROLLER_GEN) applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: api-docs
+api-docs: ## Generate docs/api.md from the comments of the API types.
+	@mkdir -p docs
+	$(CRD_REF_DOCS) --source-path=api --config=hack/tools/apidocs/config.yaml --templates-dir=hack/tools/apidocs/templates \
+	  --renderer=markdown --output-path=docs/api.md --log-level=WARN
+
+.PHONY: fmt
+fmt: ## Format the code.
+	go fmt ./...
+
+.PHONY: vet
+vet: ## Run go vet, also over tests of the real API server.
+	go vet ./...
+	go vet -tags=integration ./...
+
+.PHONY: lint
+lint: ## Run the linters.
+	$(GOLANGCI_LINT) run
+
+.PHONY: lint-fix
+lint-fix: ## Run the linters and apply the fixes that they offer.
+	$(GOLANGCI_LINT) run --fix
+
+.PHONY: lint-api
+lint-api: ## Check the API types against the Kubernetes API conventions.
+	$(GOLANGCI_LINT) run --config=.golangci-kal.yml ./api/...
+
+.PHONY: lint-config
+lint-config: ## Check the linters' own configuration.
+	hack/make/lint-config.sh .golangci.yml .golangci-kal.yml
+
+.PHONY: verify
+verify: manifests generate api-docs build-installer lint-config lint lint-api ## Generate everything anew, lint, and fail on any difference to what is committed.
+	hack/make/verify-clean.sh
+
+##@ Test
+
+.PHONY: test
+test: ## Run all tests: unit tests, then those against a real API server.
+	$(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh unit integration
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests.
+	$(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh unit
+
+.PHONY: test-integration
+test-integration: ## Run the tests against a real API server; PKGS limits them to packages.
+	$(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh integration
+
+.PHONY: deflake
+deflake: ## Run the tests against a real API server COUNT times, and stop at the first failure.
+	@for i in $$(seq 1 $(COUNT)); do \
+	  echo "deflake: run $$i of $(COUNT)"; \
+	  $(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh integration; \
+	done
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME.
+	FUZZTIME=$(FUZZTIME) hack/make/fuzz.sh
+
+.PHONY: bench
+bench: ## Compare guarded writes with unguarded ones, and measure the decision alone.
+	hack/make/bench.sh
+
+.PHONY: demo
+demo: build build-installer ## Show a paused leader's late write being refused by a real API server.
+	assets=$$(hack/controlplane/build.sh); \
+	KUBEBUILDER_ASSETS="$$assets" go run ./hack/demo -manager bin/manager -install dist/install.yaml -kubectl "$$assets/kubectl"
+
+.PHONY: envtest-binaries
+envtest-binaries: ## Build etcd, the API server, the controller manager and kubectl, and print their folder.
+	@hack/controlplane/build.sh
+
+##@ Build
+
+.PHONY: build
+build: ## Build the binaries into bin/.
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+.PHONY: run
+run: ## Run the manager on this machine against the current cluster; ARGS are its flags.
+	go run ./cmd/manager $(ARGS)
+
+.PHONY: build-installer
+build-installer: ## Write dist/install.yaml, everything that an installation needs, with the image IMG.
+	@mkdir -p dist
+	KUBECTL=$(KUBECTL) IMG=$(IMG) hack/make/kustomize.sh config/default > dist/.install.yaml
+	@mv dist/.install.yaml dist/install.yaml
+
+.PHONY: docker-build
+docker-build: ## Build the manager's image.
+	$(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the manager's image.
+	$(CONTAINER_TOOL) push $(IMG)
+
+.PHONY: docker-buildx
+docker-buildx: ## Build and push the manager's image for PLATFORMS.
+	$(CONTAINER_TOOL) buildx build --push --platform=$(PLATFORMS) --tag $(IMG) .
+
+##@ Deployment
+
+.PHONY: install
+install: ## Install the CRD into the current cluster.
+	$(KUBECTL) apply --server-side -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the CRD, and with it every FencedLease and registration, from the current cluster.
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/crd
+
+.PHONY: deploy
+deploy: ## Install everything into the current cluster, with the image IMG.
+	KUBECTL=$(KUBECTL) IMG=$(IMG) hack/make/kustomize.sh config/default | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove everything from the current cluster.
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/default

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs groups of tests one after the other and writes their results as one stream of go test's JSON, so that one summary
+# covers all of them. The second group does not begin if the first has failed.
+# Usage: test-json.sh unit|integration...   Environment: PKGS limits the packages, TESTFLAGS is added to go test.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+say() { echo "test: $*" >&2; }
+
+# Packages with tests that need a real API server: the files say so by their build tag.
+integration_packages() {
+  local tagged dir
+  tagged=$(grep -rl --include='*_test.go' -E '^//go:build (.*[^a-z_])?integration([^a-z_].*)?$' api cmd hack internal pkg test 2>/dev/null || true)
+  for dir in $(for f in $tagged; do dirname "$f"; done | sort -u); do
+    # Modules of their own, below hack, are not part of this one.
+    if [[ $dir != hack/controlplane* && $dir != hack/tools* ]]; then echo "./$dir"; fi
+  done
+}
+
+for group in "$@"; do
+  case "$group" in
+    unit)
+      say "unit tests"
+      # shellcheck disable=SC2086 # lists of words
+      go test -json -race -shuffle=on -timeout=10m ${TESTFLAGS:-} ${PKGS:-./...}
+      ;;
+    integration)
+      packages=${PKGS:-$(integration_packages)}
+      if [[ -z $packages ]]; then say "no tests against an API server"; continue; fi
+      KUBEBUILDER_ASSETS=$(hack/controlplane/build.sh)
+      export KUBEBUILDER_ASSETS
+      # Each package runs a control plane of its own, so packages take turns; what they are made of is compiled before,
+      # with all processors.
+      # shellcheck disable=SC2086
+      go build -race ./...
+      # shellcheck disable=SC2086
+      say "tests against the API server of $KUBEBUILDER_ASSETS:" $packages
+      # shellcheck disable=SC2086
+      go test -json -race -shuffle=on -timeout=40m -p=1 -count=1 -tags=integration ${TESTFLAGS:-} $packages
+      ;;
+    *) say "unknown group $group"; exit 2 ;;
+  esac
+done
