@@ -16,7 +16,7 @@ func Decide(w Write, v View) Verdict {
 	verdict.Lease = v.Lease
 	verdict.Presented = d.presented
 	verdict.Carrier = d.carrier
-	if v.Origin == Linearizable && !v.Lease.Gone {
+	if v.Origin == Linearizable {
 		verdict.Ahead = d.ahead()
 	}
 	if verdict.Outcome == Deny && v.Lease.Audit {
@@ -47,6 +47,10 @@ func (d *decision) decide() Verdict {
 	}
 	if w.System.harmless(w) {
 		return Verdict{Outcome: Allow, Reason: SystemWriter}
+	}
+	if v := d.view; v.Origin == Linearizable && v.Lease.Gone {
+		// Deleting a lease, or taking an object out of its guards, ends the protection.
+		return Verdict{Outcome: Allow, Reason: NotGuarded}
 	}
 	d.readMark()
 	if d.markRemoved() {
@@ -125,14 +129,12 @@ func (d *decision) readToken() (problem string) {
 }
 
 func (d *decision) withoutToken() Verdict {
-	lease, w := d.view.Lease, d.write
+	w := d.write
 	if d.view.Origin == Cached {
 		// Guards, subjects and the delete intent are judged by the spec and the generation that are in force now.
 		return Verdict{Outcome: NeedsRead, Reason: NotFresh}
 	}
 	switch {
-	case lease.Gone:
-		return Verdict{Outcome: Allow, Reason: NotGuarded}
 	case d.deleteIntended():
 		return Verdict{Outcome: Allow, Reason: DeleteIntent}
 	case w.Override.Reason != "" && w.Override.Permitted:
@@ -159,7 +161,7 @@ func (d *decision) withToken() Verdict {
 	if token.Compare(presented, d.mark) < 0 && !d.markMayBeDeleted() {
 		return d.deny(StaleToken, d.sayBelowMark())
 	}
-	if !lease.Gone && presented.Generation < lease.Generation {
+	if presented.Generation < lease.Generation {
 		// Generations never fall, so that a cached lease proves it as well as any newer one.
 		return d.deny(StaleToken, d.sayStale())
 	}
@@ -167,15 +169,13 @@ func (d *decision) withToken() Verdict {
 		return Verdict{Outcome: NeedsRead, Reason: NotFresh}
 	}
 	switch {
-	case lease.Gone:
-		return Verdict{Outcome: Allow, Reason: NotGuarded}
 	case presented.Generation > lease.Generation:
 		return d.deny(FutureToken, d.sayFuture())
 	case !termsAgree(presented, lease):
 		return d.deny(ForkedTerm, d.sayForked())
 	case lease.Holder == "":
 		return d.deny(Released, d.sayReleased())
-	case !d.stamped():
+	case !lease.Audit && !d.stamped():
 		return Verdict{Outcome: Unavailable, Reason: NotStamped, Message: d.sayNotStamped()}
 	default:
 		return Verdict{Outcome: Allow, Reason: CurrentToken}
