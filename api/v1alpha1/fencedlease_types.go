@@ -61,12 +61,12 @@ const (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",reason=FieldValueInvalid,fieldPath=".metadata",message="the name must have at most 63 characters, as it is part of the annotation key token.fencedlease.io/<name>: choose a shorter name"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",reason=FieldValueForbidden,message="status must not be removed, it records the generation: send the status unchanged"
-// +kubebuilder:validation:XValidation:rule="has(oldSelf.status) || !has(self.status) || (self.status.generation == 0 && self.status.term == '' && self.status.holderIdentity == '')",reason=FieldValueForbidden,message="the first status sets generationFloor and holds no term: wait until the controller has set generationFloor, then acquire"
+// +kubebuilder:validation:XValidation:rule=`has(oldSelf.status) || !has(self.status) || (self.status.generation == 0 && self.status.term == "" && self.status.holderIdentity == "")`,reason=FieldValueForbidden,message="the first status sets generationFloor and holds no term: wait until the controller has set generationFloor, then acquire"
 // +kubebuilder:validation:XValidation:rule="!has(self.status) || !has(oldSelf.status) || self.status.generationFloor >= oldSelf.status.generationFloor",reason=FieldValueForbidden,message="status.generationFloor must not fall: read the lease again and keep at least its value"
 // +kubebuilder:validation:XValidation:rule="!has(self.status) || !has(oldSelf.status) || (self.status.term == oldSelf.status.term ? self.status.generation == oldSelf.status.generation : self.status.generation == 1 + [oldSelf.status.generation, oldSelf.status.generationFloor, self.spec.minGeneration].max())",reason=FieldValueForbidden,message="status.generation changes only with a new term, to one above the largest of generation, generationFloor and spec.minGeneration: the term that was written has ended or the lease has changed, read it again"
-// +kubebuilder:validation:XValidation:rule="!has(self.status) || !has(oldSelf.status) || self.status.holderIdentity == oldSelf.status.holderIdentity || (self.status.holderIdentity == '') == (self.status.term == oldSelf.status.term)",reason=FieldValueForbidden,message="status.holderIdentity is set with a new term and within a term can only be emptied: the term that was written has ended, read the lease again"
-// +kubebuilder:validation:XValidation:rule="!has(self.status) || !has(oldSelf.status) || self.status.term == oldSelf.status.term || self.status.holderIdentity != ''",reason=FieldValueForbidden,message="a new status.term needs a status.holderIdentity: name the holder"
-// +kubebuilder:validation:XValidation:rule="!has(self.status) || (self.status.term == '' ? self.status.token == '' : self.status.token.endsWith('.' + self.status.term) && int(self.status.token.substring(0, self.status.token.indexOf('.'))) == self.status.generation)",reason=FieldValueInvalid,message="status.token must be <generation>.<term>, and empty while there is no term: write all three together"
+// +kubebuilder:validation:XValidation:rule=`!has(self.status) || !has(oldSelf.status) || self.status.holderIdentity == oldSelf.status.holderIdentity || (self.status.holderIdentity == "") == (self.status.term == oldSelf.status.term)`,reason=FieldValueForbidden,message="status.holderIdentity is set with a new term and within a term can only be emptied: the term that was written has ended, read the lease again"
+// +kubebuilder:validation:XValidation:rule=`!has(self.status) || !has(oldSelf.status) || self.status.term == oldSelf.status.term || self.status.holderIdentity != ""`,reason=FieldValueForbidden,message="a new status.term needs a status.holderIdentity: name the holder"
+// +kubebuilder:validation:XValidation:rule=`!has(self.status) || (self.status.term == "" ? self.status.token == "" : self.status.token.endsWith('.' + self.status.term) && int(self.status.token.substring(0, self.status.token.indexOf('.'))) == self.status.generation)`,reason=FieldValueInvalid,message="status.token must be <generation>.<term>, and empty while there is no term: write all three together"
 // +kubebuilder:validation:XValidation:rule="!has(self.status) || !has(self.status.credentials) || self.status.credentials.all(c, c.term == self.status.term || (has(oldSelf.status) && has(oldSelf.status.credentials) && oldSelf.status.credentials.exists(o, o.id == c.id && o.term == c.term)))",reason=FieldValueForbidden,message="a credential can be added for the current term only: the term that was written has ended, read the lease again"
 // +kubebuilder:validation:XValidation:rule="!has(self.status) || self.status.sealedGeneration <= self.status.generation",reason=FieldValueInvalid,message="status.sealedGeneration must not exceed status.generation: seal the current term"
 // +kubebuilder:validation:XValidation:rule="!has(self.status) || !has(oldSelf.status) || self.status.sealedGeneration >= oldSelf.status.sealedGeneration",reason=FieldValueForbidden,message="status.sealedGeneration must not fall: read the lease again and keep at least its value"
@@ -89,6 +89,8 @@ type FencedLease struct {
 }
 
 // FencedLeaseSpec is the policy of a FencedLease.
+//
+// +kubebuilder:validation:MinProperties=1
 type FencedLeaseSpec struct {
 	// leaseDurationSeconds is how long, in seconds, followers wait after the last renewal that they saw before they take
 	// the lease from a silent holder. From 1 to 3600. Defaults to 15.
@@ -257,12 +259,12 @@ type FencedLeaseStatus struct {
 
 	// acquireTime is when the current term began, by the holder's clock.
 	// +optional
-	AcquireTime metav1.MicroTime `json:"acquireTime,omitzero"`
+	AcquireTime *metav1.MicroTime `json:"acquireTime,omitempty"`
 
 	// renewTime is when the holder last renewed, by the holder's clock. Followers watch it change and never compare it
 	// with their own clock.
 	// +optional
-	RenewTime metav1.MicroTime `json:"renewTime,omitzero"`
+	RenewTime *metav1.MicroTime `json:"renewTime,omitempty"`
 
 	// generationFloor is the generation that the next acquisition must exceed. The controller sets it on a new lease and
 	// raises it when it sees a generation above the lease's.
@@ -296,13 +298,14 @@ type FencedLeaseStatus struct {
 
 	// observedGeneration is the metadata.generation that the controller last acted on.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Ready, Held, Sealed, GenerationBehind and ImplausibleMark. The controller sets them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MinItems=0
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

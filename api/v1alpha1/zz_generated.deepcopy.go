@@ -136,8 +136,14 @@ func (in *FencedLeaseStatus) DeepCopyInto(out *FencedLeaseStatus) {
 		*out = new(string)
 		**out = **in
 	}
-	in.AcquireTime.DeepCopyInto(&out.AcquireTime)
-	in.RenewTime.DeepCopyInto(&out.RenewTime)
+	if in.AcquireTime != nil {
+		in, out := &in.AcquireTime, &out.AcquireTime
+		*out = (*in).DeepCopy()
+	}
+	if in.RenewTime != nil {
+		in, out := &in.RenewTime, &out.RenewTime
+		*out = (*in).DeepCopy()
+	}
 	if in.GenerationFloor != nil {
 		in, out := &in.GenerationFloor, &out.GenerationFloor
 		*out = new(int64)
