@@ -1,0 +1,6 @@
+{{- define "gvDetails" -}}
+## {{ .GroupVersionString }}
+
+{{ .Doc }}
+{{ range .SortedTypes }}{{ template "type" . }}{{ end }}
+{{- end -}}

@@ -1,0 +1,3 @@
+{{- define "type_members" -}}
+{{ .Doc | replace "<" "&lt;" | replace "|" "\\|" | replace "\n" " " | trim }}
+{{- end -}}
