@@ -102,6 +102,11 @@ func DefaultSystemWriters() SystemWriters {
 	}
 }
 
+// Knows reports whether a user is one of the system writers.
+func (s SystemWriters) Knows(username string) bool {
+	return slices.Contains(s.Collectors, username) || slices.Contains(s.Migrators, username)
+}
+
 // harmless reports whether the write is one that a system writer makes without a token: recognised by user and by
 // change, so that neither alone opens the fence.
 func (s SystemWriters) harmless(w Write) bool {

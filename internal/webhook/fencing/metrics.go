@@ -1,0 +1,107 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fencing
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fencedlease/fencedlease/internal/fence"
+)
+
+const (
+	otherLabel          = "other"
+	outcomeAllow        = "allow"
+	outcomeDeny         = "deny"
+	outcomeUnavailable  = "unavailable"
+	reasonUnguarded     = "NotGuarded"
+	reasonCannotTell    = "CannotTell"
+	reasonMalformedCall = "MalformedReview"
+)
+
+// Metrics are the numbers that the handler keeps. All labels come from closed sets.
+type Metrics struct {
+	reviews   *prometheus.CounterVec
+	audited   *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	collected []prometheus.Collector
+}
+
+var _ prometheus.Collector = &Metrics{}
+
+// NewMetrics returns metrics that are not registered yet.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fencedlease_reviews_total",
+			Help: "Reviews of guarded writes by outcome (allow, deny, unavailable), reason, operation, subresource and dry run.",
+		}, []string{"outcome", "reason", "operation", "subresource", "dry_run"}),
+		audited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fencedlease_audit_refusals_total",
+			Help: "Verdicts of leases in Audit that would have refused the write, by reason.",
+		}, []string{"reason"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "fencedlease_review_duration_seconds",
+			Help:    "Time to judge a guarded write, by outcome (allow, deny, unavailable).",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}, []string{"outcome"}),
+	}
+	m.collected = []prometheus.Collector{m.reviews, m.audited, m.duration}
+	for _, reason := range fence.DenyReasons() {
+		m.audited.WithLabelValues(string(reason))
+	}
+	for _, outcome := range []string{outcomeAllow, outcomeDeny, outcomeUnavailable} {
+		m.duration.WithLabelValues(outcome)
+	}
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.collected {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.collected {
+		c.Collect(ch)
+	}
+}
+
+func (m *Metrics) malformed() {
+	m.reviews.WithLabelValues(outcomeUnavailable, reasonMalformedCall, otherLabel, otherLabel, strconv.FormatBool(false)).Inc()
+}
+
+func (m *Metrics) observe(r *review, verdicts []fence.Verdict, err error, took time.Duration) {
+	outcome, reason := classify(verdicts, err)
+	m.reviews.WithLabelValues(outcome, reason, r.operationLabel(), r.subresourceLabel(), strconv.FormatBool(r.dryRun)).Inc()
+	m.duration.WithLabelValues(outcome).Observe(took.Seconds())
+	for _, v := range verdicts {
+		if v.Outcome == fence.Deny && v.Audited {
+			m.audited.WithLabelValues(string(v.Reason)).Inc()
+		}
+	}
+}
+
+// classify returns the outcome of a review and the reason of the verdict that decided it.
+func classify(verdicts []fence.Verdict, err error) (outcome, reason string) {
+	if err != nil {
+		return outcomeUnavailable, reasonCannotTell
+	}
+	if i := slices.IndexFunc(verdicts, refuses); i >= 0 {
+		return outcomeDeny, string(verdicts[i].Reason)
+	}
+	if i := slices.IndexFunc(verdicts, unknown); i >= 0 {
+		return outcomeUnavailable, string(verdicts[i].Reason)
+	}
+	if len(verdicts) == 0 {
+		return outcomeAllow, reasonUnguarded
+	}
+	return outcomeAllow, string(verdicts[0].Reason)
+}

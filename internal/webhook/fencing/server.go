@@ -1,0 +1,76 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fencing
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const (
+	// PathGuarded is the path, up to the resourceVersion of the guards, of reviews of guarded writes but those to /status.
+	PathGuarded = "/fence/"
+	// PathStatus is the same for writes to /status.
+	PathStatus = "/fence-status/"
+
+	// defaultTimeout bounds a review whose caller names no timeout: that of the API server.
+	defaultTimeout = 10 * time.Second
+	maxTimeout     = 30 * time.Second
+	// answerShare is the part of the caller's time after which an answer is given, so that it still arrives.
+	answerShare = 0.9
+)
+
+type versionKey struct{}
+
+// guardsVersion returns the resourceVersion at the end of the path by which a review came.
+func guardsVersion(ctx context.Context) string {
+	v, _ := ctx.Value(versionKey{}).(string)
+	return v
+}
+
+// Register serves a handler's two paths.
+func Register(handler *Handler, register func(path string, handler http.Handler)) error {
+	for _, path := range []string{PathGuarded, PathStatus} {
+		hook := &admission.Webhook{Handler: handler}
+		served, err := admission.StandaloneWebhook(hook.WithRecoverPanic(true), admission.StandaloneOptions{MetricsPath: path})
+		if err != nil {
+			return fmt.Errorf("build webhook %s: %w", path, err)
+		}
+		register(path, withReviewContext(path, served))
+	}
+	return nil
+}
+
+// withReviewContext gives each review the caller's deadline and the version at the end of its path.
+func withReviewContext(prefix string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		version := strings.TrimPrefix(r.URL.Path, prefix)
+		if version == "" || strings.Trim(version, "0123456789") != "" {
+			http.Error(w, "the path must end with the resourceVersion of the guards: "+prefix+"<resourceVersion>", http.StatusNotFound)
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), versionKey{}, version), reviewTimeout(r))
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// reviewTimeout returns how long a review may take, from the timeout that API servers name in the query.
+func reviewTimeout(r *http.Request) time.Duration {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || timeout <= 0 {
+		if seconds, err := strconv.Atoi(r.URL.Query().Get("timeout")); err == nil && seconds > 0 {
+			timeout = time.Duration(seconds) * time.Second
+		} else {
+			timeout = defaultTimeout
+		}
+	}
+	return time.Duration(float64(min(timeout, maxTimeout)) * answerShare)
+}
