@@ -19,6 +19,7 @@ COUNT ?= 10
 # Tools are pinned in modules of their own; `go tool` builds them once into Go's build cache.
 CONTROLLER_GEN = go tool -modfile=hack/tools/go.mod controller-gen
 GOTESTSUM      = go tool -modfile=hack/tools/go.mod gotestsum
+RUN_TESTS      = $(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh
 GOLANGCI_LINT  = go tool -modfile=hack/tools/lint/go.mod golangci-lint-kube-api-linter
 CRD_REF_DOCS   = go tool -modfile=hack/tools/apidocs/go.mod crd-ref-docs
 # kubectl, for kustomize and apply, comes from the folder that also holds etcd and the API server (hack/controlplane).
@@ -90,21 +91,23 @@ verify: manifests generate api-docs build-installer lint-config lint lint-api ##
 
 .PHONY: test
 test: ## Run all tests: unit tests, then those against a real API server.
-	$(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh unit integration
+	@assets=$$(hack/controlplane/build.sh); echo "test: unit tests, then those on the API server of $$assets"; \
+	export KUBEBUILDER_ASSETS="$$assets"; $(RUN_TESTS) unit integration
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
-	$(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh unit
+	@$(RUN_TESTS) unit
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server; PKGS limits them to packages.
-	$(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh integration
+	@assets=$$(hack/controlplane/build.sh); echo "test: on the API server of $$assets"; \
+	export KUBEBUILDER_ASSETS="$$assets"; $(RUN_TESTS) integration
 
 .PHONY: deflake
 deflake: ## Run the tests against a real API server COUNT times, and stop at the first failure.
-	@for i in $$(seq 1 $(COUNT)); do \
+	@assets=$$(hack/controlplane/build.sh); export KUBEBUILDER_ASSETS="$$assets"; for i in $$(seq 1 $(COUNT)); do \
 	  echo "deflake: run $$i of $(COUNT)"; \
-	  $(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh integration; \
+	  $(RUN_TESTS) integration; \
 	done
 
 .PHONY: fuzz

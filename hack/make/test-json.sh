@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs groups of tests one after the other and writes their results as one stream of go test's JSON, so that one summary
-# covers all of them. The second group does not begin if the first has failed.
-# Usage: test-json.sh unit|integration...   Environment: PKGS limits the packages, TESTFLAGS is added to go test.
+# covers all of them. The second group does not begin if the first has failed. Nothing but errors goes to standard error:
+# gotestsum counts its lines as such.
+# Usage: test-json.sh unit|integration...   Environment: PKGS limits the packages, TESTFLAGS is added to go test;
+# integration needs KUBEBUILDER_ASSETS, see hack/controlplane.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-
-say() { echo "test: $*" >&2; }
 
 # Packages with tests that need a real API server: the files say so by their build tag.
 integration_packages() {
@@ -20,24 +20,18 @@ integration_packages() {
 for group in "$@"; do
   case "$group" in
     unit)
-      say "unit tests"
       # shellcheck disable=SC2086 # lists of words
       go test -json -race -shuffle=on -timeout=10m ${TESTFLAGS:-} ${PKGS:-./...}
       ;;
     integration)
       packages=${PKGS:-$(integration_packages)}
-      if [[ -z $packages ]]; then say "no tests against an API server"; continue; fi
-      KUBEBUILDER_ASSETS=$(hack/controlplane/build.sh)
-      export KUBEBUILDER_ASSETS
+      : "${packages:?no tests against an API server were found}" "${KUBEBUILDER_ASSETS:?is not set}"
       # Each package runs a control plane of its own, so packages take turns; what they are made of is compiled before,
       # with all processors.
-      # shellcheck disable=SC2086
-      go build -race ./...
-      # shellcheck disable=SC2086
-      say "tests against the API server of $KUBEBUILDER_ASSETS:" $packages
+      if [[ -z ${PKGS:-} ]]; then go build -race ./...; fi
       # shellcheck disable=SC2086
       go test -json -race -shuffle=on -timeout=40m -p=1 -count=1 -tags=integration ${TESTFLAGS:-} $packages
       ;;
-    *) say "unknown group $group"; exit 2 ;;
+    *) echo "test-json: unknown group $group" >&2; exit 2 ;;
   esac
 done
