@@ -1,0 +1,206 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// Authority serves certificates of one replica. It is a runnable of a controller-runtime manager that needs no election.
+type Authority struct {
+	opts    Options
+	metrics *metrics
+
+	// served is the certificate in use, nil before the first.
+	served atomic.Pointer[servingLeaf]
+	// known is the newest state that this replica has seen, nil before the first. Written with mu held.
+	known atomic.Pointer[state]
+	// problem is what the last check failed with, nil if it did not.
+	problem atomic.Pointer[error]
+	// changed wakes the Rotator of this replica, if there is one, and wake the loop of Start, when known has changed.
+	changed, wake chan struct{}
+
+	// mu lets one goroutine at a time read and write the Secret, and guards what follows.
+	mu sync.Mutex
+	// readAt is when the last successful read of the Secret began.
+	readAt time.Time
+	// seen is the resourceVersion that it had, empty if it did not exist.
+	seen string
+	// mendedAt is when this replica last tried to restore the Secret.
+	mendedAt time.Time
+	// complaint is the last message of an event that says that restoring failed, empty since it last succeeded.
+	complaint string
+}
+
+// NewAuthority returns an Authority for the options, or an error that says what is wrong with them.
+func NewAuthority(opts Options) (*Authority, error) {
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	return &Authority{opts: opts, metrics: newMetrics(), changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
+}
+
+// NeedLeaderElection returns false: every replica serves.
+func (*Authority) NeedLeaderElection() bool { return false }
+
+// GetCertificate returns the serving certificate. It is meant for tls.Config.GetCertificate and never waits.
+func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	leaf := a.served.Load()
+	if leaf == nil {
+		return nil, errors.New("there is no serving certificate yet")
+	}
+	return leaf.tls, nil
+}
+
+// Ready returns an error while there is no valid certificate to serve. It is a check for readyz.
+func (a *Authority) Ready() error {
+	leaf := a.served.Load()
+	var state string
+	switch {
+	case leaf == nil:
+		state = "there is no serving certificate yet"
+	case !a.opts.Clock.Now().Before(leaf.tls.Leaf.NotAfter):
+		state = "the serving certificate has expired"
+	default:
+		return nil
+	}
+	if problem := a.problem.Load(); problem != nil && *problem != nil {
+		return fmt.Errorf("%s: %w", state, *problem)
+	}
+	return errors.New(state)
+}
+
+// Start follows the Secret and renews the serving certificate until ctx ends.
+func (a *Authority) Start(ctx context.Context) error {
+	ticker := a.opts.Clock.NewTicker(a.opts.CheckInterval)
+	defer ticker.Stop()
+	follower := &follower{secrets: a.opts.Secrets, name: a.opts.Name, clock: a.opts.Clock, pause: a.opts.CheckInterval}
+	defer follower.close()
+	report := &reporter{message: "Checking the serving certificate failed"}
+
+	force := false
+	for {
+		// The watch is opened before the Secret is read: a change after the read is then always seen. Events only say that
+		// there is something to read.
+		opened, watchErr := follower.open(ctx)
+		err := errors.Join(watchErr, a.check(ctx, force || opened))
+		a.problem.Store(&err)
+		report.log(ctx, err)
+		if force = a.wait(ctx, follower, ticker.C()); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// wait returns when something is to be checked or ctx has ended, and reports whether the Secret must be read for it.
+func (a *Authority) wait(ctx context.Context, follower *follower, tick <-chan time.Time) (read bool) {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick:
+			return false
+		case <-a.wake:
+			return false
+		case event, open := <-follower.events():
+			resourceVersion, usable := follower.take(event, open)
+			switch {
+			case usable && resourceVersion != a.lastSeen():
+				return true
+			case !usable && follower.mayOpen():
+				// Watches end from time to time. One that does so at once is opened again with a later tick.
+				return false
+			}
+		}
+	}
+}
+
+// lastSeen returns the resourceVersion that the Secret had when this replica last read or wrote it.
+func (a *Authority) lastSeen() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seen
+}
+
+// check reads the Secret if forced or due, and renews the serving certificate if due.
+func (a *Authority) check(ctx context.Context, force bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var readErr error
+	if now := a.opts.Clock.Now(); force || now.Sub(a.readAt) >= a.opts.RereadInterval || a.known.Load() == nil {
+		_, readErr = a.refresh(ctx)
+	}
+	return errors.Join(readErr, a.renew(ctx))
+}
+
+// renew signs a new leaf if the one in use was signed by another CA than the one that signs now, or is old. It is called
+// with mu held.
+func (a *Authority) renew(ctx context.Context) error {
+	s, leaf, now := a.known.Load(), a.served.Load(), a.opts.Clock.Now()
+	if s == nil {
+		return errors.New("wait for the elected replica to create a CA")
+	}
+	switched := leaf == nil || !leaf.signer.Equal(s.signing.cert)
+	if !switched && now.Before(leaf.renewAt) {
+		return nil
+	}
+	// A CA that retired counts on it that a replica which cannot know about it signs nothing more.
+	if now.Sub(a.readAt) > a.opts.MaxReadAge() {
+		return fmt.Errorf("sign a serving certificate: Secret %s could not be read for %v", a.opts.Name, a.opts.MaxReadAge())
+	}
+	if s.signing.expired(now) {
+		return fmt.Errorf("sign a serving certificate: the CA has ended at %v", s.signing.cert.NotAfter)
+	}
+	if switched {
+		installed, err := a.installed(ctx)
+		if err != nil {
+			return err
+		}
+		if !installed.covers(s.signing.cert) {
+			return fmt.Errorf("wait for the webhook configurations to trust %s", s.signing.cert.Subject.CommonName)
+		}
+	}
+	fresh, err := s.signing.signLeaf(a.opts, now)
+	if err != nil {
+		return err
+	}
+	a.served.Store(fresh)
+	klog.FromContext(ctx).V(1).Info("Serving a new certificate", "ca", fresh.signer.Subject.CommonName, "notAfter", fresh.tls.Leaf.NotAfter)
+	return nil
+}
+
+// installed reads what the webhook configurations trust now, from the API server.
+func (a *Authority) installed(ctx context.Context) (trust, error) {
+	bundles, err := a.opts.InstalledBundles(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read bundles of webhook configurations: %w", err)
+	}
+	return parseTrust(bundles), nil
+}
+
+// reporter logs what goes wrong in a loop, each failure once and not with every round.
+type reporter struct {
+	message string
+	last    string
+}
+
+func (r *reporter) log(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		r.last = ""
+		return
+	}
+	if text := err.Error(); text != r.last {
+		r.last = text
+		klog.FromContext(ctx).Error(err, r.message)
+	}
+}
