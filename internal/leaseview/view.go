@@ -54,8 +54,8 @@ type Options struct {
 	// 10 s.
 	MaxLag time.Duration
 
-	// MaxSilence is for how long the copy may hear nothing before it is not ready and is replaced. API servers send a
-	// bookmark about every minute. Defaults to 3 min.
+	// MaxSilence is for how long the copy may hear nothing before it is not ready and is replaced. On a quiet watch API
+	// servers send a first bookmark after two minutes and then one every minute. Defaults to 5 min.
 	MaxSilence time.Duration
 
 	// RelistInterval is the least time between two replacements of the copy. Defaults to 5 s.
@@ -75,7 +75,7 @@ func (o *Options) setDefaults() {
 	}{
 		{&o.ReadTimeout, 2 * time.Second},
 		{&o.MaxLag, 10 * time.Second},
-		{&o.MaxSilence, 3 * time.Minute},
+		{&o.MaxSilence, 5 * time.Minute},
 		{&o.RelistInterval, 5 * time.Second},
 	} {
 		if *d.value <= 0 {

@@ -478,7 +478,7 @@ func TestStaleCopyIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 11 * time.Second},
-		"nothing was heard for too long": {relistSilent, func(*testing.T, *View, *server, *fixedReader) {}, 181 * time.Second},
+		"nothing was heard for too long": {relistSilent, func(*testing.T, *View, *server, *fixedReader) {}, 301 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
