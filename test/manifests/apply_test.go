@@ -23,6 +23,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,16 +81,14 @@ func start(t *testing.T) *cluster {
 	return c
 }
 
-// run runs kubectl and returns its standard output and standard error together.
-func (c *cluster) run(t *testing.T, args ...string) string {
+// run runs kubectl, which must succeed.
+func (c *cluster) run(ctx context.Context, t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), c.kubectl, args...)
+	cmd := exec.CommandContext(ctx, c.kubectl, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
 }
 
 // build builds a kustomization.
@@ -130,18 +129,18 @@ func TestKustomizationsBuild(t *testing.T) {
 // TestInstallation takes one API server through the life of an installation.
 func TestInstallation(t *testing.T) {
 	c := start(t)
-	t.Run("samples are accepted where nothing but the CRD is installed", func(t *testing.T) { testSamples(t, c) })
+	t.Run("samples are accepted where nothing but the CRD is installed", c.testSamples)
 	t.Run("a second server-side apply changes nothing", func(t *testing.T) { testReapply(t, c, "apply", "--server-side") })
-	t.Run("the pod fits the restricted level", func(t *testing.T) { testPodSecurity(t, c) })
-	t.Run("the manager has the rights that it needs and no others", func(t *testing.T) { testRights(t, c) })
-	t.Run("applying again keeps what the manager wrote", func(t *testing.T) { testReapplyKeepsTrust(t, c) })
-	t.Run("requests of the manager and of leaders have priority levels of their own", func(t *testing.T) { testPriorityLevels(t, c) })
-	t.Run("deleting it leaves nothing", func(t *testing.T) { testDelete(t, c) })
+	t.Run("the pod fits the restricted level", c.testPodSecurity)
+	t.Run("the manager has the rights that it needs and no others", c.testRights)
+	t.Run("applying again keeps what the manager wrote", c.testReapplyKeepsTrust)
+	t.Run("requests of the manager and of leaders have priority levels of their own", c.testPriorityLevels)
+	t.Run("deleting it leaves nothing", c.testDelete)
 }
 
-func testSamples(t *testing.T, c *cluster) {
-	c.run(t, "apply", "--server-side", "-k", filepath.Join(root, "config/crd"))
-	c.run(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/fencedleases.coordination.fencedlease.io")
+func (c *cluster) testSamples(t *testing.T) {
+	c.run(t.Context(), t, "apply", "--server-side", "-k", filepath.Join(root, "config/crd"))
+	c.run(t.Context(), t, "wait", "--for=condition=Established", "--timeout=60s", "crd/fencedleases.coordination.fencedlease.io")
 	samples := decode(t, build(t, "config/samples"))
 
 	leases := 0
@@ -156,7 +155,7 @@ func testSamples(t *testing.T, c *cluster) {
 	}
 
 	for range 2 {
-		c.run(t, "apply", "--validate=strict", "-k", filepath.Join(root, "config/samples"))
+		c.run(t.Context(), t, "apply", "--validate=strict", "-k", filepath.Join(root, "config/samples"))
 	}
 	for _, o := range samples {
 		if o.GetKind() != "FencedLease" {
@@ -171,19 +170,20 @@ func testSamples(t *testing.T, c *cluster) {
 			t.Errorf("convert FencedLease %s: %v", o.GetName(), err)
 		}
 	}
-	c.run(t, "delete", "-k", filepath.Join(root, "config/samples"), "--wait=false")
+	c.run(t.Context(), t, "delete", "-k", filepath.Join(root, "config/samples"), "--wait=false")
 }
 
 // testReapply applies the installer twice. Controllers of the API server write some of the objects (conditions of flow
 // control and of the CRD) a moment after they are created, so the second apply is repeated until they are done; an apply
 // that changes something would go on doing so.
 func testReapply(t *testing.T, c *cluster, args ...string) {
+	t.Helper()
 	args = append(args, "-f", installer)
-	c.run(t, args...)
+	c.run(t.Context(), t, args...)
 	var last string
 	err := wait.PollUntilContextTimeout(t.Context(), time.Second, timeout, true, func(ctx context.Context) (bool, error) {
 		before := versions(ctx, t, c)
-		c.run(t, args...)
+		c.run(ctx, t, args...)
 		last = cmp.Diff(before, versions(ctx, t, c))
 		return last == "", nil
 	})
@@ -207,7 +207,7 @@ func versions(ctx context.Context, t *testing.T, c *cluster) map[string]string {
 
 // testPodSecurity creates the Deployment's pod in a namespace with the labels of ours, but without its quota: nothing
 // computes that here.
-func testPodSecurity(t *testing.T, c *cluster) {
+func (c *cluster) testPodSecurity(t *testing.T) {
 	ctx := t.Context()
 	var ours corev1.Namespace
 	if err := c.client.Get(ctx, client.ObjectKey{Name: namespace}, &ours); err != nil {
@@ -246,7 +246,7 @@ func (a access) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s", a.verb, a.resource, a.group, a.namespace, a.name)
 }
 
-func testRights(t *testing.T, c *cluster) {
+func (c *cluster) testRights(t *testing.T) {
 	const (
 		ours      = "coordination.fencedlease.io"
 		admission = "admissionregistration.k8s.io"
@@ -355,7 +355,7 @@ func may(ctx context.Context, t *testing.T, c *cluster, a access) bool {
 }
 
 // testReapplyKeepsTrust is report F-12: a bundle that the manager applied survives every way of applying the manifest again.
-func testReapplyKeepsTrust(t *testing.T, c *cluster) {
+func (c *cluster) testReapplyKeepsTrust(t *testing.T) {
 	const owner = client.FieldOwner("fencedlease-manager")
 	ctx := t.Context()
 	// The API server's own: it must be a certificate.
@@ -415,7 +415,7 @@ func testReapplyKeepsTrust(t *testing.T, c *cluster) {
 	}
 
 	for round := range 5 {
-		c.run(t, "apply", "--server-side", "-f", installer)
+		c.run(t.Context(), t, "apply", "--server-side", "-f", installer)
 		got, now := read()
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("round %d: a server-side apply changed the bundles (-want +got):\n%s", round, diff)
@@ -425,7 +425,7 @@ func testReapplyKeepsTrust(t *testing.T, c *cluster) {
 		}
 	}
 	// Somebody else goes on with client-side applies.
-	c.run(t, "apply", "-f", installer)
+	c.run(t.Context(), t, "apply", "-f", installer)
 	testReapply(t, c, "apply")
 	if got, _ := read(); !cmp.Equal(want, got) {
 		t.Errorf("a client-side apply changed the bundles: want %v, got %v", want, got)
@@ -437,7 +437,7 @@ func testReapplyKeepsTrust(t *testing.T, c *cluster) {
 }
 
 // testPriorityLevels asks the API server by which level it handles a request: it says so in a header, by uid.
-func testPriorityLevels(t *testing.T, c *cluster) {
+func (c *cluster) testPriorityLevels(t *testing.T) {
 	level := func(name string) string {
 		o := &unstructured.Unstructured{}
 		o.SetAPIVersion("flowcontrol.apiserver.k8s.io/v1")
@@ -491,12 +491,12 @@ func levelOf(ctx context.Context, t *testing.T, c *cluster, as rest.Impersonatio
 	if err := response.Body.Close(); err != nil {
 		t.Fatalf("close body: %v", err)
 	}
-	return response.Header.Get("X-Kubernetes-PF-PriorityLevel-UID")
+	return response.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)
 }
 
 // testDelete deletes by the manifest that was applied. Namespaces stay terminating, as there is no controller manager.
-func testDelete(t *testing.T, c *cluster) {
-	c.run(t, "delete", "-f", installer, "--wait=false")
+func (c *cluster) testDelete(t *testing.T) {
+	c.run(t.Context(), t, "delete", "-f", installer, "--wait=false")
 	var left []string
 	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		left = nil
