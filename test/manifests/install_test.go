@@ -419,6 +419,25 @@ func TestFlowControlIsForTheManager(t *testing.T) {
 	}
 }
 
+// TestScrapersVerifyTheServer: they send a token, so they must know whom they send it to.
+func TestScrapersVerifyTheServer(t *testing.T) {
+	b, err := os.ReadFile(root + "/config/prometheus/monitor.yaml")
+	if err != nil {
+		t.Fatalf("read the monitor: %v", err)
+	}
+	endpoints, _, err := unstructured.NestedSlice(decode(t, b)[0].Object, "spec", "endpoints")
+	if err != nil || len(endpoints) != 1 {
+		t.Fatalf("endpoints: want 1, got %v (%v)", endpoints, err)
+	}
+	want := map[string]any{
+		"serverName": "fencedlease-webhook-service." + namespace + ".svc",
+		"ca":         map[string]any{"secret": map[string]any{"name": "fencedlease-webhook-cert", "key": "ca.crt"}},
+	}
+	if diff := cmp.Diff(want, endpoints[0].(map[string]any)["tlsConfig"]); diff != "" {
+		t.Errorf("TLS (-want +got):\n%s", diff)
+	}
+}
+
 // TestEverythingIsOurs: each object is labelled, and what belongs into a namespace says into which.
 func TestEverythingIsOurs(t *testing.T) {
 	seen := map[string]bool{}
