@@ -65,7 +65,7 @@ func Parse(text string) (Token, error) {
 		return Token{}, malformed(text, "it is empty")
 	}
 	if len(text) > MaxLength {
-		return Token{}, fmt.Errorf("%w: it has %d characters, at most %d are allowed", ErrMalformed, len(text), MaxLength)
+		return Token{}, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrMalformed, len(text), MaxLength)
 	}
 	head, operation, hasOperation := strings.Cut(text, "/")
 	digits, term, hasTerm := strings.Cut(head, ".")
@@ -100,6 +100,9 @@ func New(generation int64, term string) (Token, error) {
 // WithOperation returns the token with another operation. It refuses an operation that Parse would refuse; the empty
 // operation is allowed and removes the one that is there.
 func (t Token) WithOperation(operation string) (Token, error) {
+	if operation != "" && t.Generation == 0 {
+		return Token{}, fmt.Errorf("%w: the zero token can have no operation", ErrMalformed)
+	}
 	t.Operation = operation
 	if operation != "" {
 		if problem := checkOperation(operation); problem != "" {
@@ -156,13 +159,14 @@ func parseGeneration(digits string) (generation int64, problem string) {
 }
 
 func checkTerm(term string) (problem string) {
-	if len(term) != TermLength {
-		return fmt.Sprintf("the term has %d characters, it must have %d", len(term), TermLength)
-	}
+	// The characters first: where all are ASCII, bytes are characters.
 	for _, c := range []byte(term) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
 			return "the term may hold a-z and 0-9 only"
 		}
+	}
+	if len(term) != TermLength {
+		return fmt.Sprintf("the term has %d characters, it must have %d", len(term), TermLength)
 	}
 	return ""
 }
@@ -171,13 +175,13 @@ func checkOperation(operation string) (problem string) {
 	if operation == "" {
 		return "the operation after the slash is empty"
 	}
-	if len(operation) > MaxOperationLength {
-		return fmt.Sprintf("the operation has %d characters, at most %d are allowed", len(operation), MaxOperationLength)
-	}
 	for _, c := range []byte(operation) {
 		if !isOperationByte(c) {
 			return "the operation may hold letters, digits and the characters - _ . : only"
 		}
+	}
+	if len(operation) > MaxOperationLength {
+		return fmt.Sprintf("the operation has %d characters, at most %d are allowed", len(operation), MaxOperationLength)
 	}
 	return ""
 }
@@ -193,6 +197,10 @@ func isOperationByte(c byte) bool {
 	}
 }
 
+// malformed names the text, unless it is too long to be repeated.
 func malformed(text, problem string) error {
+	if len(text) > MaxLength {
+		return fmt.Errorf("%w: %s", ErrMalformed, problem)
+	}
 	return fmt.Errorf("%w %q: %s", ErrMalformed, text, problem)
 }
