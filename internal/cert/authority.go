@@ -6,6 +6,7 @@ package cert
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync"
@@ -37,6 +38,8 @@ type Authority struct {
 	seen string
 	// mendedAt is when this replica last tried to restore the Secret.
 	mendedAt time.Time
+	// pending is the CA that signs now and of which this replica serves no leaf yet.
+	pending pendingSigner
 	// complaint is the last message of an event that says that restoring failed, empty since it last succeeded.
 	complaint string
 }
@@ -162,12 +165,8 @@ func (a *Authority) renew(ctx context.Context) error {
 		return fmt.Errorf("sign a serving certificate: the CA has ended at %v", s.signing.cert.NotAfter)
 	}
 	if switched {
-		installed, err := a.installed(ctx)
-		if err != nil {
+		if ready, err := a.mayServe(ctx, s.signing.cert, leaf); err != nil || !ready {
 			return err
-		}
-		if !installed.covers(s.signing.cert) {
-			return fmt.Errorf("wait for the webhook configurations to trust %s", s.signing.cert.Subject.CommonName)
 		}
 	}
 	fresh, err := s.signing.signLeaf(a.opts, now)
@@ -177,6 +176,55 @@ func (a *Authority) renew(ctx context.Context) error {
 	a.served.Store(fresh)
 	klog.FromContext(ctx).V(1).Info("Serving a new certificate", "ca", fresh.signer.Subject.CommonName, "notAfter", fresh.tls.Leaf.NotAfter)
 	return nil
+}
+
+// pendingSigner is a CA that is to sign, and what this replica has seen of its being trusted.
+type pendingSigner struct {
+	cert *x509.Certificate
+	// uncovered: the webhook configurations have been seen not to trust it.
+	uncovered bool
+	// since is from when on they have been seen to trust it.
+	since time.Time
+}
+
+// mayServe reports whether a leaf of the CA can take the place of the one in use, nil if there is none. The elected replica
+// has checked that before it let the CA sign. Checking it again makes up for an elected one that knew nothing, since the
+// Secret had been damaged when it started.
+//
+// A replica that has a leaf which is good for a while has time: it waits for the settle margin. One that has none serves at
+// once if the configurations trusted the CA when it started. If they did not, it gives those who remember a better state
+// the time to restore it. It is called with mu held.
+func (a *Authority) mayServe(ctx context.Context, signer *x509.Certificate, leaf *servingLeaf) (bool, error) {
+	if a.pending.cert != signer {
+		a.pending = pendingSigner{cert: signer}
+	}
+	installed, err := a.installed(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := a.opts.Clock.Now()
+	served := leaf != nil && leaf.tls.Leaf.NotAfter.Sub(now) > a.opts.ClockSkew
+	if !installed.covers(signer) {
+		a.pending.uncovered, a.pending.since = true, time.Time{}
+		return false, fmt.Errorf("wait for the webhook configurations to trust %s", signer.Subject.CommonName)
+	}
+	if a.pending.since.IsZero() {
+		a.pending.since = now
+	}
+	var margin time.Duration
+	switch {
+	case served:
+		margin = a.opts.SettleMargin
+	case a.pending.uncovered:
+		margin = a.opts.restoreTime()
+	}
+	if now.Sub(a.pending.since) >= margin {
+		return true, nil
+	}
+	if served {
+		return false, nil
+	}
+	return false, fmt.Errorf("wait until %s has been trusted for %v", signer.Subject.CommonName, margin)
 }
 
 // installed reads what the webhook configurations trust now, from the API server.

@@ -23,8 +23,8 @@
 //  3. All webhook configurations have been read and carry the bundle, and from then on without a break for the settle
 //     margin, which is longer than an API server needs to notice a changed configuration. Only the memory and the clock of
 //     the replica that is elected then count: a new one waits anew.
-//  4. n+1 is stored as the one that signs; each replica signs a new leaf, once it has seen that the installed
-//     configurations trust n+1. n is kept as trusted. The bundle stays what it was.
+//  4. n+1 is stored as the one that signs; each replica signs a new leaf, once it too has seen that the configurations
+//     have trusted n+1 for the settle margin. n is kept as trusted. The bundle stays what it was.
 //  5. n leaves the state, then the bundle, when no leaf that it signed can be valid any more.
 //
 // Step 5 holds for a replica that is cut off too. A replica signs only if it read the Secret at most MaxReadAge ago, so the
@@ -45,7 +45,8 @@
 //
 // A replica without memory serves no leaf before it has seen that the installed configurations trust the CA that signed it
 // (or trust nothing at all yet), so a Secret that was replaced while it started leads to no failed call but to a replica
-// that is not ready.
+// that is not ready. If it is the elected one, it keeps what the configurations trust in the bundle: other replicas may
+// serve leaves of that, and nobody signs with a CA of the replaced Secret before it has been distributed.
 //
 // # Permissions
 //

@@ -82,6 +82,9 @@ func (o Options) MaxReadAge() time.Duration { return 5 * o.RereadInterval }
 // retention is how long a CA that no longer signs stays trusted.
 func (o Options) retention() time.Duration { return o.LeafLife + o.MaxReadAge() + o.ClockSkew }
 
+// restoreTime is how long a replica that remembers nothing leaves a damaged Secret to those that do.
+func (o Options) restoreTime() time.Duration { return 2 * o.CheckInterval }
+
 func (o Options) withDefaults() Options {
 	setDefault(&o.CALife, DefaultCALife)
 	setDefault(&o.LeafLife, DefaultLeafLife)
@@ -140,8 +143,9 @@ func (o Options) validate() error {
 	}
 	refuse(o.RereadInterval < o.CheckInterval, "RereadInterval %v is below CheckInterval %v", o.RereadInterval, o.CheckInterval)
 	leafRest := remainder(o.LeafLife, o.LeafRenewFraction)
-	refuse(leafRest <= o.ClockSkew,
-		"a leaf is renewed %v before its end, which must be more than ClockSkew %v: raise LeafLife", leafRest, o.ClockSkew)
+	refuse(leafRest <= o.ClockSkew+o.SettleMargin,
+		"a leaf is renewed %v before its end, which must be more than ClockSkew and SettleMargin %v: raise LeafLife",
+		leafRest, o.ClockSkew+o.SettleMargin)
 	caRest := remainder(o.CALife, o.CARenewFraction)
 	refuse(caRest <= o.LeafLife+o.SettleMargin,
 		"a CA is rotated %v before its end, which must be more than LeafLife and SettleMargin %v: raise CALife",

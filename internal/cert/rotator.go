@@ -28,6 +28,9 @@ type Rotator struct {
 	adopted         bool
 	confirmed       time.Time
 	confirmedBundle []byte
+	// strangeSince is since when the Secret has been seen not to hold what the webhook configurations trust, zero if that
+	// was not seen.
+	strangeSince time.Time
 
 	mu          sync.Mutex
 	bundle      []byte
@@ -138,14 +141,27 @@ func (r *Rotator) next(ctx context.Context, s *state) (*state, event, error) {
 		return nil, event{}, err
 	}
 	if !r.adopted {
+		if !installed.covers(s.signing.cert) && r.yields(now) {
+			return s, event{}, nil
+		}
 		strangers := slices.DeleteFunc(installed.authorities(now), s.trusts)
 		if len(strangers) > 0 {
 			adopted := s.successor().retain(strangers, now.Add(a.opts.retention()))
-			return adopted, normal(ReasonCAAdopted, "%d CA(s) that webhook configurations trust stay trusted for %v", len(strangers), a.opts.retention()), nil
+			return adopted, warning(ReasonCAAdopted, "Webhook configurations trust %d CA(s) that Secret %s does not name; they stay trusted for %v",
+				len(strangers), a.opts.Name, a.opts.retention()), nil
 		}
 		r.adopted = true
 	}
 	return a.opts.advance(s, now, r.settled(s, installed, now))
+}
+
+// yields reports whether this replica, which was elected without a memory of its own and finds a Secret that is not what
+// the webhook configurations trust, still has to leave it to a replica that remembers to restore the Secret.
+func (r *Rotator) yields(now time.Time) bool {
+	if r.strangeSince.IsZero() {
+		r.strangeSince = now
+	}
+	return now.Sub(r.strangeSince) < r.authority.opts.restoreTime()
 }
 
 // settled reports whether the webhook configurations have carried the bundle of s, which has a next CA, for the settle
@@ -172,11 +188,15 @@ func (r *Rotator) bootstrap(ctx context.Context, secret *corev1.Secret) (more bo
 		return false, err
 	}
 	now := a.opts.Clock.Now()
+	trusted := installed.authorities(now)
+	if len(trusted) > 0 && r.yields(now) {
+		return false, nil
+	}
 	signing, err := newCA(now, a.opts.CALife, a.opts.ClockSkew)
 	if err != nil {
 		return false, err
 	}
-	first := (&state{revision: 1, signing: signing}).retain(installed.authorities(now), now.Add(a.opts.retention()))
+	first := (&state{revision: 1, signing: signing}).retain(trusted, now.Add(a.opts.retention()))
 	if secret == nil {
 		_, err = a.create(ctx, first)
 	} else {

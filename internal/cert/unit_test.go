@@ -112,7 +112,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"a fraction of one":                        {func(o *Options) { o.CARenewFraction = 1 }, "CARenewFraction is not between 0 and 1"},
 		"a negative fraction":                      {func(o *Options) { o.LeafRenewFraction = -0.5 }, "LeafRenewFraction is not between 0 and 1"},
 		"rereads more often than checks":           {func(o *Options) { o.RereadInterval = time.Second }, "RereadInterval 1s is below CheckInterval 5s"},
-		"a leaf that a fast clock sees expire":     {func(o *Options) { o.LeafLife = 15 * time.Minute }, "must be more than ClockSkew 5m0s: raise LeafLife"},
+		"a leaf that a fast clock sees expire":     {func(o *Options) { o.LeafLife = 20 * time.Minute }, "must be more than ClockSkew and SettleMargin 7m0s: raise LeafLife"},
 		"a CA that ends before its rotation does":  {func(o *Options) { o.CALife = 96 * time.Minute }, "must be more than LeafLife and SettleMargin 32m0s: raise CALife"},
 		"lives of seconds, for tests on real time": {func(o *Options) { *o = seconds(*o) }, ""},
 	}
