@@ -269,7 +269,7 @@ func (c *cluster) testRights(t *testing.T) {
 				allowed = append(allowed, access{"create", admission, resource, "", name})
 			}
 		}
-		for _, verb := range []string{"create", "get", "list", "watch", "patch", "update", "delete", "deletecollection"} {
+		for _, verb := range []string{"create", "patch", "update", "delete", "deletecollection"} {
 			refused = append(refused, access{verb, admission, resource, "", ""}, access{verb, admission, resource, "", "other"})
 		}
 		refused = append(refused, access{"delete", admission, resource, "", names[0]})
