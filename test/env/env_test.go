@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -23,12 +24,18 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/env"
 )
 
 const timeout = time.Minute
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
 
 func newClient(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
@@ -84,9 +91,9 @@ func TestLeaseAndStore(t *testing.T) {
 	g.Expect(e.ContinueEtcd()).To(Succeed())
 	g.Eventually(ctx, func() error { return c.Get(ctx, client.ObjectKeyFromObject(lease), lease) }, timeout).Should(Succeed())
 
-	log, err := os.ReadFile(e.AuditLogPath(0))
+	audit, err := os.ReadFile(e.AuditLogPath(0))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(log)).To(ContainSubstring(`"resource":"fencedleases"`))
+	g.Expect(string(audit)).To(ContainSubstring(`"resource":"fencedleases"`))
 }
 
 func TestUsersAndGap(t *testing.T) {
