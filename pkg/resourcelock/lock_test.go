@@ -1,0 +1,378 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcelock
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/token"
+)
+
+var noon = metav1.NewMicroTime(time.Date(2026, 11, 1, 12, 0, 0, 123456000, time.UTC))
+
+// heldLease returns a lease that worker-a holds under generation 101.
+func heldLease() *v1alpha1.FencedLease {
+	return &v1alpha1.FencedLease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "reports", Name: "report-writer", UID: "u1", ResourceVersion: "500"},
+		Spec: v1alpha1.FencedLeaseSpec{
+			LeaseDurationSeconds: 15,
+			Enforcement:          v1alpha1.EnforcementEnforce,
+			Handover:             v1alpha1.HandoverLazy,
+			MinGeneration:        ptr.To[int64](0),
+		},
+		Status: v1alpha1.FencedLeaseStatus{
+			Generation:       ptr.To[int64](101),
+			Term:             ptr.To("aaaaaaaa"),
+			Token:            ptr.To("101.aaaaaaaa"),
+			HolderIdentity:   ptr.To("worker-a"),
+			AcquireTime:      ptr.To(noon),
+			RenewTime:        ptr.To(noon),
+			GenerationFloor:  ptr.To[int64](100),
+			Handover:         v1alpha1.HandoverLazy,
+			Seal:             v1alpha1.SealNotRequired,
+			SealedGeneration: ptr.To[int64](0),
+		},
+	}
+}
+
+func with(change func(*v1alpha1.FencedLease)) *v1alpha1.FencedLease {
+	lease := heldLease()
+	change(lease)
+	return lease
+}
+
+func TestRawRecordChangesWithARenewalOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease *v1alpha1.FencedLease
+		want  bool
+	}{
+		"a renewal counts": {with(func(l *v1alpha1.FencedLease) {
+			l.Status.RenewTime = ptr.To(metav1.NewMicroTime(noon.Add(time.Microsecond)))
+		}), true},
+		"a new term counts":                 {with(func(l *v1alpha1.FencedLease) { l.Status.Term = ptr.To("bbbbbbbb") }), true},
+		"a new generation counts":           {with(func(l *v1alpha1.FencedLease) { l.Status.Generation = ptr.To[int64](102) }), true},
+		"a release counts":                  {with(func(l *v1alpha1.FencedLease) { l.Status.HolderIdentity = ptr.To("") }), true},
+		"another duration counts":           {with(func(l *v1alpha1.FencedLease) { l.Spec.LeaseDurationSeconds = 16 }), true},
+		"another lease counts":              {with(func(l *v1alpha1.FencedLease) { l.UID = "u2" }), true},
+		"a resourceVersion does not count":  {with(func(l *v1alpha1.FencedLease) { l.ResourceVersion = "501" }), false},
+		"an annotation does not count":      {with(func(l *v1alpha1.FencedLease) { l.Annotations = map[string]string{"a": "b"} }), false},
+		"a condition does not count":        {with(func(l *v1alpha1.FencedLease) { l.Status.Conditions = []metav1.Condition{{Type: "Ready"}} }), false},
+		"a raised floor does not count":     {with(func(l *v1alpha1.FencedLease) { l.Status.GenerationFloor = ptr.To[int64](200) }), false},
+		"a seal does not count":             {with(func(l *v1alpha1.FencedLease) { l.Status.SealedGeneration = ptr.To[int64](101) }), false},
+		"a credential does not count":       {with(func(l *v1alpha1.FencedLease) { l.Status.Credentials = []v1alpha1.Credential{{ID: "JTI=1"}} }), false},
+		"a change of guards does not count": {with(func(l *v1alpha1.FencedLease) { l.Spec.Guards = []v1alpha1.Guard{{}} }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, before, err := recordOf(heldLease())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, after, err := recordOf(c.lease)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, string(before) != string(after)); diff != "" {
+				t.Errorf("change of the raw record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRecordShowsTheGenerationAsTransitions(t *testing.T) {
+	for name, c := range map[string]struct {
+		generation int64
+		want       int
+	}{
+		"a generation that fits is shown":             {48215, 48215},
+		"the largest int32 is shown":                  {math.MaxInt32, math.MaxInt32},
+		"a larger generation is shown as the largest": {math.MaxInt32 + 1, math.MaxInt32},
+		"the largest generation does not wrap around": {token.MaxGeneration, math.MaxInt32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record, _, err := recordOf(with(func(l *v1alpha1.FencedLease) { l.Status.Generation = &c.generation }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := &resourcelock.LeaderElectionRecord{
+				HolderIdentity: "worker-a", LeaseDurationSeconds: 15, LeaderTransitions: c.want,
+				AcquireTime: metav1.NewTime(noon.Time), RenewTime: metav1.NewTime(noon.Time),
+			}
+			if diff := cmp.Diff(want, record); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAcquisitionStartsAboveEverything(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease *v1alpha1.FencedLease
+		want  int64
+	}{
+		"above the generation":    {heldLease(), 102},
+		"above the floor":         {with(func(l *v1alpha1.FencedLease) { l.Status.GenerationFloor = ptr.To[int64](300) }), 301},
+		"above the minGeneration": {with(func(l *v1alpha1.FencedLease) { l.Spec.MinGeneration = ptr.To[int64](400) }), 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch, term, err := acquisition(c.lease, "worker-b", "bbbbbbbb", resourcelock.LeaderElectionRecord{
+				RenewTime: metav1.NewTime(noon.Time), AcquireTime: metav1.NewTime(noon.Add(-time.Hour)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := statusPatch{
+				Metadata: &patchMetadata{ResourceVersion: "500"},
+				Status: patchedStatus{
+					Generation: c.want, Term: "bbbbbbbb", HolderIdentity: "worker-b",
+					Token:       ptr.To(token.Token{Generation: c.want, Term: "bbbbbbbb"}.String()),
+					AcquireTime: ptr.To(noon), RenewTime: ptr.To(noon),
+					Handover: ptr.To(v1alpha1.HandoverLazy), Seal: ptr.To(v1alpha1.SealNotRequired),
+				},
+			}
+			if diff := cmp.Diff(want, patch); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			wantTerm := Term{
+				Namespace: "reports", Name: "report-writer", UID: "u1", Generation: c.want, ID: "bbbbbbbb", Holder: "worker-b",
+				AcquireTime: noon.Time, Seal: v1alpha1.SealNotRequired,
+			}
+			if diff := cmp.Diff(wantTerm, term); diff != "" {
+				t.Errorf("term (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAcquisitionRefusesAGenerationThatDoesNotExist(t *testing.T) {
+	lease := with(func(l *v1alpha1.FencedLease) { l.Status.Generation = ptr.To(token.MaxGeneration) })
+	if _, _, err := acquisition(lease, "worker-b", "bbbbbbbb", resourcelock.LeaderElectionRecord{}); !errors.Is(err, token.ErrMalformed) {
+		t.Errorf("acquisition above the largest generation: want %v, got %v", token.ErrMalformed, err)
+	}
+}
+
+func TestSealIsDueAsTheRulesDemand(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease *v1alpha1.FencedLease
+		want  v1alpha1.Seal
+	}{
+		"Lazy after Lazy":                         {heldLease(), v1alpha1.SealNotRequired},
+		"Seal after Lazy":                         {with(func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal }), v1alpha1.SealRequired},
+		"Lazy after Seal":                         {with(func(l *v1alpha1.FencedLease) { l.Status.Handover = v1alpha1.HandoverSeal }), v1alpha1.SealRequired},
+		"Lazy after a Lazy term that owes a seal": {with(func(l *v1alpha1.FencedLease) { l.Status.Seal = v1alpha1.SealRequired }), v1alpha1.SealRequired},
+		"Lazy after a Lazy term that was sealed": {with(func(l *v1alpha1.FencedLease) {
+			l.Status.Seal, l.Status.SealedGeneration = v1alpha1.SealRequired, ptr.To[int64](101)
+		}), v1alpha1.SealNotRequired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, dueSeal(c.lease)); diff != "" {
+				t.Errorf("seal (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPatchesOfAHolderNameItsTerm(t *testing.T) {
+	term := Term{Generation: 102, ID: "bbbbbbbb", Holder: "worker-b"}
+	for name, c := range map[string]struct {
+		patch statusPatch
+		want  string
+	}{
+		"a renewal changes renewTime alone and never the token": {
+			renewal(term, resourcelock.LeaderElectionRecord{RenewTime: metav1.NewTime(noon.Time)}),
+			`{"status":{"generation":102,"term":"bbbbbbbb","holderIdentity":"worker-b","renewTime":"2026-11-01T12:00:00.123456Z"}}`,
+		},
+		"a release empties the holder": {
+			release(term),
+			`{"status":{"generation":102,"term":"bbbbbbbb","holderIdentity":""}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body, err := c.patch.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, string(body)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTermIDsFitTheirPattern(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		generation := rapid.Int64Range(1, token.MaxGeneration).Draw(rt, "generation")
+		want := Term{Generation: generation, ID: newTermID()}.Token()
+		got, err := token.Parse(want.String())
+		if err != nil {
+			rt.Fatalf("parse the token of a new term: %v", err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Errorf("token (-want +got):\n%s", diff)
+		}
+	})
+	seen := map[string]bool{}
+	letters := map[byte]bool{}
+	for range 1000 {
+		id := newTermID()
+		if seen[id] {
+			t.Errorf("term id %s was handed out twice", id)
+		}
+		seen[id] = true
+		for i := range id {
+			letters[id[i]] = true
+		}
+	}
+	if diff := cmp.Diff(len(termAlphabet), len(letters)); diff != "" {
+		t.Errorf("number of characters in use (-want +got):\n%s", diff)
+	}
+}
+
+func TestErrorsOfALostTermAreConflictsThatSayWhoHolds(t *testing.T) {
+	term := Term{Namespace: "reports", Name: "report-writer", Generation: 101, ID: "aaaaaaaa", Holder: "worker-a"}
+	begin := `term 101.aaaaaaaa of "worker-a" on FencedLease reports/report-writer has ended: `
+	end := "; stop the work of the term and acquire anew"
+	for name, c := range map[string]struct {
+		err  *LostError
+		want string
+	}{
+		"a successor holds it":   {&LostError{Term: term, HolderIdentity: "worker-b", Generation: 102}, `"worker-b" holds the lease under generation 102`},
+		"nobody holds it":        {&LostError{Term: term, Generation: 102}, "nobody holds the lease now"},
+		"the lease is gone":      {&LostError{Term: term, Deleted: true}, "the lease was deleted"},
+		"the lease is not known": {&LostError{Term: term}, "the lease could not be read to see who holds it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.err.cause = apierrors.NewInvalid(v1alpha1.Kind.GroupKind(), "report-writer", nil)
+			if diff := cmp.Diff(begin+c.want+end, c.err.Error()); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+			if !apierrors.IsConflict(c.err) || apierrors.IsInvalid(c.err) {
+				t.Errorf("reason: want %s, got %s", metav1.StatusReasonConflict, apierrors.ReasonForError(c.err))
+			}
+			if _, err := json.Marshal(c.err.Status()); err != nil {
+				t.Errorf("encode the status: %v", err)
+			}
+		})
+	}
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace, name, identity string
+		want                      string
+	}{
+		"no namespace":                 {"", "l", "me", `make a lock: the FencedLease ""/"l" needs a namespace and a name`},
+		"no name":                      {"ns", "", "me", `make a lock: the FencedLease "ns"/"" needs a namespace and a name`},
+		"no identity":                  {"ns", "l", "", "make a lock on FencedLease ns/l: the identity is empty"},
+		"an identity that is too long": {"ns", "l", strings.Repeat("x", 254), "make a lock on FencedLease ns/l: the identity has 254 characters, at most 253 are allowed"},
+		"a name that is too long": {"ns", strings.Repeat("l", 64), "me",
+			"make a lock: the name of FencedLease ns/" + strings.Repeat("l", 64) + " has 64 characters, at most 63 are allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(&rest.Config{Host: "localhost"}, c.namespace, c.name, c.identity, Options{})
+			if err == nil {
+				t.Fatal("New accepted it")
+			}
+			if diff := cmp.Diff(c.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := NewForClient(nil, "ns", "l", "me", Options{}); err == nil {
+		t.Error("NewForClient accepted a missing client")
+	}
+}
+
+func TestNewLimitsTheTimeOfARequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		deadline, want time.Duration
+	}{
+		"half of the deadline":         {20 * time.Second, 10 * time.Second},
+		"half of the default deadline": {0, 5 * time.Second},
+		"at least a second":            {time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &rest.Config{Host: "localhost", Timeout: time.Hour}
+			lock, err := New(config, "ns", "l", "me", Options{RenewDeadline: c.deadline})
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, ok := lock.leases.client.(*rest.RESTClient)
+			if !ok {
+				t.Fatalf("client is a %T", lock.leases.client)
+			}
+			if diff := cmp.Diff(c.want, client.Client.Timeout); diff != "" {
+				t.Errorf("timeout (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(time.Hour, config.Timeout); diff != "" {
+				t.Errorf("timeout of the caller's config (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEventsRecorderKeepsTheMessage(t *testing.T) {
+	var got []string
+	recorder := EventsRecorder(newEventf(func(_, related runtime.Object, eventtype, reason, action, note string, args ...any) {
+		if related != nil {
+			t.Errorf("related object: want none, got %v", related)
+		}
+		got = append(got, eventtype, reason, action, note)
+		for _, a := range args {
+			got = append(got, a.(string))
+		}
+	}))
+	lock, err := New(&rest.Config{Host: "localhost"}, "reports", "report-writer", "worker-a", Options{EventRecorder: recorder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.RecordEvent("became leader") // before any read: the lease is not known yet
+	if diff := cmp.Diff([]string{"Normal", "LeaderElection", "Elect", "%s", "worker-a became leader"}, got); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+}
+
+type newEventf func(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+
+func (f newEventf) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
+	f(regarding, related, eventtype, reason, action, note, args...)
+}
+
+// The modules that a user of this package builds. A new line in testdata is a decision to make users build that module.
+func TestUsersBuildTheseModulesOnly(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatalf("list dependencies: %v", err)
+	}
+	got := strings.Fields(string(out))
+	slices.Sort(got)
+	got = slices.Compact(got)
+	golden, err := os.ReadFile("testdata/modules.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Fields(string(golden)), got); diff != "" {
+		t.Errorf("modules (-want +got):\n%s", diff)
+	}
+	if slices.Contains(got, "sigs.k8s.io/controller-runtime") {
+		t.Error("the package imports controller-runtime")
+	}
+}

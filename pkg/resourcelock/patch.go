@@ -1,0 +1,110 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcelock
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/token"
+)
+
+// statusPatch is a merge patch of the status. Absent fields stay as they are.
+type statusPatch struct {
+	Metadata *patchMetadata `json:"metadata,omitempty"`
+	Status   patchedStatus  `json:"status"`
+}
+
+type patchMetadata struct {
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+type patchedStatus struct {
+	Generation     int64              `json:"generation"`
+	Term           string             `json:"term"`
+	HolderIdentity string             `json:"holderIdentity"`
+	Token          *string            `json:"token,omitempty"`
+	AcquireTime    *metav1.MicroTime  `json:"acquireTime,omitempty"`
+	RenewTime      *metav1.MicroTime  `json:"renewTime,omitempty"`
+	Handover       *v1alpha1.Handover `json:"handover,omitempty"`
+	Seal           *v1alpha1.Seal     `json:"seal,omitempty"`
+}
+
+func (p statusPatch) encode() ([]byte, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch: %w", err)
+	}
+	return body, nil
+}
+
+// acquisition is the patch that opens a term on the lease as it was read, and the term. The resourceVersion makes sure
+// that nothing has changed since.
+func acquisition(lease *v1alpha1.FencedLease, identity, id string, record resourcelock.LeaderElectionRecord) (statusPatch, Term, error) {
+	status := &lease.Status
+	generation := 1 + max(ptr.Deref(status.Generation, 0), ptr.Deref(status.GenerationFloor, 0), ptr.Deref(lease.Spec.MinGeneration, 0))
+	t, err := token.New(generation, id)
+	if err != nil {
+		return statusPatch{}, Term{}, fmt.Errorf("no generation is left on FencedLease %s/%s, create a lease of another name: %w", lease.Namespace, lease.Name, err)
+	}
+	seal := dueSeal(lease)
+	// An elector that takes itself for the holder sends the acquireTime of the term that has ended.
+	now := metav1.NewMicroTime(record.RenewTime.Time)
+	patch := statusPatch{
+		Metadata: &patchMetadata{ResourceVersion: lease.ResourceVersion},
+		Status: patchedStatus{
+			Generation:     generation,
+			Term:           id,
+			HolderIdentity: identity,
+			Token:          ptr.To(t.String()),
+			AcquireTime:    &now,
+			RenewTime:      &now,
+			Handover:       &lease.Spec.Handover,
+			Seal:           &seal,
+		},
+	}
+	return patch, Term{
+		Namespace:   lease.Namespace,
+		Name:        lease.Name,
+		UID:         lease.UID,
+		Generation:  generation,
+		ID:          id,
+		Holder:      identity,
+		AcquireTime: now.Time,
+		Seal:        seal,
+	}, nil
+}
+
+// dueSeal says whether a term that follows the lease's present one must begin with a seal, as the rules of the
+// FencedLease demand it.
+func dueSeal(lease *v1alpha1.FencedLease) v1alpha1.Seal {
+	status := &lease.Status
+	neverSealed := status.Seal == v1alpha1.SealRequired &&
+		ptr.Deref(status.SealedGeneration, 0) != ptr.Deref(status.Generation, 0)
+	if lease.Spec.Handover == v1alpha1.HandoverSeal || status.Handover == v1alpha1.HandoverSeal || neverSealed {
+		return v1alpha1.SealRequired
+	}
+	return v1alpha1.SealNotRequired
+}
+
+// renewal is the patch that keeps a term. It needs no resourceVersion: if the term has ended, the rules of the FencedLease
+// refuse it by what it names. It leaves status.token out on purpose: on a store that was restored to the time before the
+// acquisition, it would else pass as an acquisition.
+func renewal(t Term, record resourcelock.LeaderElectionRecord) statusPatch {
+	now := metav1.NewMicroTime(record.RenewTime.Time)
+	return statusPatch{Status: patchedStatus{
+		Generation: t.Generation, Term: t.ID, HolderIdentity: t.Holder, RenewTime: &now,
+	}}
+}
+
+// release is the patch that ends a term. Like a renewal it names the term, so that it ends no other, also if it arrives
+// late; sent twice it changes nothing more.
+func release(t Term) statusPatch {
+	return statusPatch{Status: patchedStatus{Generation: t.Generation, Term: t.ID, HolderIdentity: ""}}
+}
