@@ -1,0 +1,150 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	applyv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager owns everything that the controller applies.
+const FieldManager = client.FieldOwner("fencedlease-controller")
+
+// wanted is an object of the registration together with how it is compared and applied.
+type wanted struct {
+	// kind is the object's kind; it labels a metric.
+	kind string
+	// object is the complete object, and live one of its type to read into.
+	object, live client.Object
+	// content returns the part of an object that must be equal.
+	content func(client.Object) any
+	// configuration is what object is turned into to be applied.
+	configuration runtime.ApplyConfiguration
+}
+
+// wantedObjects lists the registration's objects in the order in which they are applied: the policies protect marks by
+// themselves, and a policy without its binding does nothing.
+func wantedObjects(r Registration) []wanted {
+	return []wanted{
+		{"ValidatingAdmissionPolicy", r.Marks, &admissionv1.ValidatingAdmissionPolicy{},
+			func(o client.Object) any { return o.(*admissionv1.ValidatingAdmissionPolicy).Spec },
+			applyv1.ValidatingAdmissionPolicy(r.Marks.Name)},
+		{"ValidatingAdmissionPolicyBinding", r.MarksBinding, &admissionv1.ValidatingAdmissionPolicyBinding{},
+			func(o client.Object) any { return o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec },
+			applyv1.ValidatingAdmissionPolicyBinding(r.MarksBinding.Name)},
+		{"MutatingAdmissionPolicy", r.Stamps, &admissionv1.MutatingAdmissionPolicy{},
+			func(o client.Object) any { return o.(*admissionv1.MutatingAdmissionPolicy).Spec },
+			applyv1.MutatingAdmissionPolicy(r.Stamps.Name)},
+		{"MutatingAdmissionPolicyBinding", r.StampsBinding, &admissionv1.MutatingAdmissionPolicyBinding{},
+			func(o client.Object) any { return o.(*admissionv1.MutatingAdmissionPolicyBinding).Spec },
+			applyv1.MutatingAdmissionPolicyBinding(r.StampsBinding.Name)},
+		{"MutatingWebhookConfiguration", r.Status, &admissionv1.MutatingWebhookConfiguration{},
+			func(o client.Object) any { return o.(*admissionv1.MutatingWebhookConfiguration).Webhooks },
+			applyv1.MutatingWebhookConfiguration(r.Status.Name)},
+		{"ValidatingWebhookConfiguration", r.Guards, &admissionv1.ValidatingWebhookConfiguration{},
+			func(o client.Object) any { return o.(*admissionv1.ValidatingWebhookConfiguration).Webhooks },
+			applyv1.ValidatingWebhookConfiguration(r.Guards.Name)},
+	}
+}
+
+// equal reports whether a live object is what is wanted. Labels, annotations and owners of others do not matter.
+func (w wanted) equal(live client.Object) bool {
+	for key, value := range w.object.GetLabels() {
+		if live.GetLabels()[key] != value {
+			return false
+		}
+	}
+	for key, value := range w.object.GetAnnotations() {
+		if live.GetAnnotations()[key] != value {
+			return false
+		}
+	}
+	owner := w.object.GetOwnerReferences()[0]
+	owned := false
+	for _, o := range live.GetOwnerReferences() {
+		owned = owned || o.UID == owner.UID
+	}
+	return owned && equality.Semantic.DeepEqual(w.content(w.object), w.content(live))
+}
+
+// change is what had to be done to make an object as it is wanted.
+type change int
+
+const (
+	// unchanged: it was so already.
+	unchanged change = iota
+	// renewed: it was an earlier registration of ours, or had an earlier CA bundle.
+	renewed
+	// healed: it was absent, or somebody else had changed it.
+	healed
+)
+
+// applyWhenDifferent makes one object as it is wanted. writer reads from the watched copy, which may be behind: then an
+// equal object is applied once more, and the API server writes nothing; live reads from the API server. before is the hash
+// of the registration that was applied last.
+func applyWhenDifferent(ctx context.Context, writer client.Client, live client.Reader, w wanted, before string) (change, error) {
+	key := client.ObjectKeyFromObject(w.object)
+	done := healed
+	switch err := writer.Get(ctx, key, w.live); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return unchanged, fmt.Errorf("get %s %s: %w", w.kind, key.Name, err)
+	case w.equal(w.live):
+		return unchanged, nil
+	case before != "" && w.live.GetAnnotations()[ContentHashAnnotation] == before:
+		done = renewed
+	}
+	if err := w.configure(); err != nil {
+		return unchanged, err
+	}
+	if err := writer.Apply(ctx, w.configuration, FieldManager, client.ForceOwnership); err != nil {
+		return unchanged, fmt.Errorf("apply %s %s: %w", w.kind, key.Name, err)
+	}
+	// Apply leaves alone what others have added. What is left of that is replaced, conditioned on the version read.
+	if err := live.Get(ctx, key, w.live); err != nil {
+		return done, fmt.Errorf("get %s %s after applying it: %w", w.kind, key.Name, err)
+	}
+	if w.equal(w.live) {
+		return done, nil
+	}
+	w.object.SetResourceVersion(w.live.GetResourceVersion())
+	if err := writer.Update(ctx, w.object, FieldManager); err != nil {
+		return healed, fmt.Errorf("replace %s %s: %w", w.kind, key.Name, err)
+	}
+	return healed, nil
+}
+
+// configure fills the apply configuration. Every field of the object is set on purpose, so it can be taken over as it is;
+// the status is not ours.
+func (w wanted) configure() error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.object)
+	if err != nil {
+		return fmt.Errorf("convert %s %s: %w", w.kind, w.object.GetName(), err)
+	}
+	delete(fields, "status")
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("convert %s %s: %w", w.kind, w.object.GetName(), err)
+	}
+	if err := json.Unmarshal(text, w.configuration); err != nil {
+		return fmt.Errorf("convert %s %s: %w", w.kind, w.object.GetName(), err)
+	}
+	return nil
+}
+
+// registrationKinds are the kinds of the registration's objects.
+func registrationKinds() []string {
+	return []string{
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+	}
+}
