@@ -8,16 +8,16 @@ import (
 	"reflect"
 )
 
-// Change says how much of an object a write changes. Larger values include the smaller ones.
+// Change says how much of an object a write changes. The zero value is the one that opens nothing.
 type Change int
 
 const (
-	// ChangeNothing is a write that leaves the object as it is, apart from managedFields.
-	ChangeNothing Change = iota
+	// ChangeOther is any write that is not one of the others.
+	ChangeOther Change = iota
 	// ChangeOwnership is a write that changes owner references and finalizers only.
 	ChangeOwnership
-	// ChangeOther is any other write.
-	ChangeOther
+	// ChangeNothing is a write that leaves the object as it is, apart from managedFields.
+	ChangeNothing
 )
 
 // CompareObjects says what differs between two states of one object, given as decoded JSON. Neither is changed.
@@ -25,8 +25,12 @@ func CompareObjects(before, after map[string]any) Change {
 	if before == nil || after == nil {
 		return ChangeOther
 	}
-	beforeMeta, _ := before["metadata"].(map[string]any)
-	afterMeta, _ := after["metadata"].(map[string]any)
+	beforeMeta, beforeOK := before["metadata"].(map[string]any)
+	afterMeta, afterOK := after["metadata"].(map[string]any)
+	if !beforeOK || !afterOK {
+		// Every stored object has metadata.
+		return ChangeOther
+	}
 	if !equalWithout(before, after, "metadata") ||
 		!equalWithout(beforeMeta, afterMeta, "managedFields", "resourceVersion", "ownerReferences", "finalizers") {
 		return ChangeOther

@@ -45,7 +45,7 @@ func (d *decision) decide() Verdict {
 	if problem := checkShape(w); problem != "" {
 		return Verdict{Outcome: Unavailable, Reason: UnsupportedOperation, Message: d.sayUnsupported(problem)}
 	}
-	if w.System.harmless(w) {
+	if w.System.harmless(w, d.key) {
 		return Verdict{Outcome: Allow, Reason: SystemWriter}
 	}
 	if v := d.view; v.Origin == Linearizable && v.Lease.Gone {

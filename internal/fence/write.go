@@ -108,18 +108,26 @@ func (s SystemWriters) Knows(username string) bool {
 }
 
 // harmless reports whether the write is one that a system writer makes without a token: recognised by user and by
-// change, so that neither alone opens the fence.
-func (s SystemWriters) harmless(w Write) bool {
+// change, so that neither alone opens the fence. key is that of the mark, which nobody moves without a token, whatever
+// the change is said to be.
+func (s SystemWriters) harmless(w Write, key string) bool {
 	collector := slices.Contains(s.Collectors, w.Writer.Username)
 	migrator := slices.Contains(s.Migrators, w.Writer.Username)
 	switch {
 	case w.Operation == Delete && w.Subresource == SubresourceMain:
 		return collector
-	case w.Operation == Update && w.Subresource == SubresourceMain:
-		return collector && w.Change <= ChangeOwnership || migrator && w.Change == ChangeNothing
+	case w.Operation == Update && w.Subresource == SubresourceMain && keepsAnnotation(w, key):
+		return collector && w.Change == ChangeOwnership || (collector || migrator) && w.Change == ChangeNothing
 	default:
 		return false
 	}
+}
+
+// keepsAnnotation reports whether an update leaves an annotation as it is stored, or absent.
+func keepsAnnotation(w Write, key string) bool {
+	before, had := w.Old.Annotations[key]
+	after, has := w.New.Annotations[key]
+	return had == has && before == after
 }
 
 // OverrideReason returns the reason with which a write asks to pass a lease's fence without a token: one value in the
@@ -153,10 +161,14 @@ func changedAnnotation(w Write, key string) (value string, changed bool) {
 	return value, true
 }
 
-// finalDelete reports whether the write is an update that empties the finalizers of a terminating object. The API server
-// deletes the object right after it, without another admission.
+// finalDelete reports whether the write is an update that leaves a terminating object without finalizers. The API server
+// deletes the object right after it, without another admission. Writes of a subresource keep the stored finalizers.
 func (w Write) finalDelete() bool {
-	return w.Operation == Update && w.Subresource == SubresourceMain &&
-		w.Old != nil && w.New != nil &&
-		w.Old.Terminating && w.Old.Finalizers > 0 && w.New.Finalizers == 0
+	if w.Operation != Update || w.Old == nil || w.New == nil || !w.Old.Terminating {
+		return false
+	}
+	if w.Subresource != SubresourceMain {
+		return w.Old.Finalizers == 0
+	}
+	return w.New.Finalizers == 0
 }
