@@ -52,14 +52,18 @@ type Evidence struct {
 	clock    clock.WithTicker
 
 	mu      sync.Mutex
-	pending map[types.NamespacedName]sighting
+	pending map[types.NamespacedName]Sighting
 	wake    chan struct{}
 }
 
-// sighting is the highest generation seen above a lease's, and the object whose review showed it.
-type sighting struct {
-	generation int64
-	object     string
+// Sighting is a generation above that of a lease.
+type Sighting struct {
+	Lease      types.NamespacedName
+	Generation int64
+	// Mark says that the object's mark showed it, and not a token that was presented.
+	Mark bool
+	// Object is the guarded object whose review showed it.
+	Object string
 }
 
 var _ Observer = &Evidence{}
@@ -68,26 +72,34 @@ var _ Observer = &Evidence{}
 func NewEvidence(c client.Client, recorder events.EventRecorder, clk clock.WithTicker) *Evidence {
 	return &Evidence{
 		client: c, recorder: recorder, clock: clk,
-		pending: map[types.NamespacedName]sighting{}, wake: make(chan struct{}, 1),
+		pending: map[types.NamespacedName]Sighting{}, wake: make(chan struct{}, 1),
 	}
 }
 
 // NeedLeaderElection says that every replica acts on the evidence of its own reviews.
 func (e *Evidence) NeedLeaderElection() bool { return false }
 
-// GenerationAhead implements Observer.
-func (e *Evidence) GenerationAhead(lease types.NamespacedName, generation int64, object string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	before, waiting := e.pending[lease]
-	if before.generation >= generation || !waiting && len(e.pending) >= maxEvidence {
+// GenerationAhead implements Observer. It keeps the highest generation of each lease.
+func (e *Evidence) GenerationAhead(s Sighting) {
+	if !e.put(s) {
 		return
 	}
-	e.pending[lease] = sighting{generation, object}
 	select {
 	case e.wake <- struct{}{}:
 	default:
 	}
+}
+
+// put keeps a sighting until it is acted on, and reports whether it tells anything new.
+func (e *Evidence) put(s Sighting) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before, waiting := e.pending[s.Lease]
+	if before.Generation >= s.Generation || !waiting && len(e.pending) >= maxEvidence {
+		return false
+	}
+	e.pending[s.Lease] = s
+	return true
 }
 
 // Overridden implements Observer.
@@ -107,52 +119,48 @@ func (e *Evidence) Start(ctx context.Context) error {
 		case <-e.wake:
 		case <-retry.C():
 		}
-		for lease, seen := range e.take() {
-			if err := e.raise(ctx, lease, seen); err != nil {
+		for _, seen := range e.take() {
+			if err := e.raise(ctx, seen); err != nil {
 				logf.FromContext(ctx).Error(err, "Cannot raise the generation floor, will try again",
-					"fencedLease", klog.KRef(lease.Namespace, lease.Name), "generation", seen.generation)
-				e.putBack(lease, seen)
+					"fencedLease", klog.KRef(seen.Lease.Namespace, seen.Lease.Name), "generation", seen.Generation)
+				e.put(seen)
 			}
 		}
 	}
 }
 
-// putBack keeps evidence for the next tick.
-func (e *Evidence) putBack(lease types.NamespacedName, seen sighting) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.pending[lease].generation < seen.generation {
-		e.pending[lease] = seen
-	}
-}
-
-func (e *Evidence) take() map[types.NamespacedName]sighting {
+func (e *Evidence) take() map[types.NamespacedName]Sighting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	taken := e.pending
-	e.pending = map[types.NamespacedName]sighting{}
+	e.pending = map[types.NamespacedName]Sighting{}
 	return taken
 }
 
 // raise makes the next acquisition start above what was seen.
-func (e *Evidence) raise(ctx context.Context, key types.NamespacedName, seen sighting) error {
+func (e *Evidence) raise(ctx context.Context, seen Sighting) error {
+	key := seen.Lease
 	lease := &v1alpha1.FencedLease{}
 	// Read from the API server: the floor must not be compared with an old copy.
 	if err := e.client.Get(ctx, key, lease); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("get FencedLease: %w", err))
 	}
-	if seen.generation > token.MaxPlausibleGeneration {
+	if seen.Generation > token.MaxPlausibleGeneration {
+		if !seen.Mark {
+			// The token was refused and nothing of it is stored.
+			return nil
+		}
 		e.recorder.Eventf(lease, nil, corev1.EventTypeWarning, eventImplausibleMark, eventActionAdmit,
 			"%s shows generation %d, which no real history can have produced: delete the object and create it anew",
-			seen.object, seen.generation)
+			seen.Object, seen.Generation)
 		return nil
 	}
 	floor := lease.Status.GenerationFloor
-	if floor == nil || ptr.Deref(floor, 0) >= seen.generation || ptr.Deref(lease.Status.Generation, 0) >= seen.generation {
+	if floor == nil || ptr.Deref(floor, 0) >= seen.Generation || ptr.Deref(lease.Status.Generation, 0) >= seen.Generation {
 		return nil
 	}
 	configuration := apply.FencedLease(key.Name, key.Namespace).
-		WithStatus(apply.FencedLeaseStatus().WithGenerationFloor(seen.generation))
+		WithStatus(apply.FencedLeaseStatus().WithGenerationFloor(seen.Generation))
 	err := e.client.Status().Apply(ctx, configuration, evidenceManager, client.ForceOwnership)
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		// The lease went away, or somebody raised the floor further.
@@ -163,6 +171,6 @@ func (e *Evidence) raise(ctx context.Context, key types.NamespacedName, seen sig
 	}
 	e.recorder.Eventf(lease, nil, corev1.EventTypeWarning, eventGenerationAhead, eventActionRaiseFloor,
 		"%s shows generation %d, the lease has %d: the store was restored or the object came from elsewhere; the next acquisition starts above",
-		seen.object, seen.generation, ptr.Deref(lease.Status.Generation, 0))
+		seen.Object, seen.Generation, ptr.Deref(lease.Status.Generation, 0))
 	return nil
 }

@@ -49,7 +49,7 @@ type Permissions interface {
 // Observer is told what reviews show beyond their verdicts. Its methods return at once and are not called for dry runs.
 type Observer interface {
 	// GenerationAhead tells of a generation above a lease's, seen in a token or a mark.
-	GenerationAhead(lease types.NamespacedName, generation int64, object string)
+	GenerationAhead(s Sighting)
 	// Overridden tells of a write that passed without a token, and of the reason that its writer gave.
 	Overridden(lease *v1alpha1.FencedLease, user, object, reason string)
 }
@@ -209,7 +209,9 @@ func (h *Handler) judgeBy(
 		return fence.Verdict{}, false, err
 	}
 	if verdict.Ahead > 0 && !r.dryRun {
-		h.options.Observer.GenerationAhead(key, verdict.Ahead, r.object())
+		h.options.Observer.GenerationAhead(Sighting{
+			Lease: key, Generation: verdict.Ahead, Mark: verdict.Ahead > verdict.Presented.Generation, Object: r.object(),
+		})
 	}
 	return verdict, true, nil
 }

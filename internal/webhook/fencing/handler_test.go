@@ -95,7 +95,7 @@ func (w *world) MayBypass(context.Context, authenticationv1.UserInfo, types.Name
 	return w.mayBypass, w.permissionErr
 }
 
-func (w *world) GenerationAhead(types.NamespacedName, int64, string)      { w.ahead++ }
+func (w *world) GenerationAhead(Sighting)                                 { w.ahead++ }
 func (w *world) Overridden(*v1alpha1.FencedLease, string, string, string) { w.overridden++ }
 
 func lease(changes ...func(*v1alpha1.FencedLease)) *v1alpha1.FencedLease {
