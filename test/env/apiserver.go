@@ -71,6 +71,9 @@ func (e *Environment) prepareAPIServers() error {
 			"--service-account-signing-key-file=" + e.file("sa.key"),
 			"--service-cluster-ip-range=10.0.0.0/24",
 			"--authorization-mode=RBAC",
+			// Services resolve to their endpoints, of which there are none: nothing is ever sent to a cluster IP, which would
+			// leave this machine.
+			"--enable-aggregator-routing=true",
 			// Its own would write an address that is refused; writeEndpoints does the work.
 			"--endpoint-reconciler-type=none",
 		}

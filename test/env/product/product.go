@@ -115,10 +115,29 @@ func StartManager(ctx context.Context, cluster *env.Environment, log logr.Logger
 	go func() {
 		m.ended <- manager.Run(running, options, manager.Dependencies{Config: config, Registry: m.Registry, Log: log})
 	}()
-	if err := m.awaitReady(ctx); err != nil {
+	if err := errors.Join(m.awaitReady(ctx), awaitValidation(ctx, cluster)); err != nil {
 		return nil, errors.Join(err, m.Stop())
 	}
 	return m, nil
+}
+
+// awaitValidation waits until FencedLeases can be written: until every API server calls the manager by its URL.
+func awaitValidation(ctx context.Context, cluster *env.Environment) error {
+	for i := range cluster.APIServers() {
+		c, err := env.Client(cluster.Via(i, cluster.Config()))
+		if err != nil {
+			return err
+		}
+		var last error
+		err = wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
+			last = c.Create(ctx, env.NewLease(metav1.NamespaceDefault, "first"), client.DryRunAll)
+			return last == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait for the validation of FencedLeases: %w: %w", err, last)
+		}
+	}
+	return nil
 }
 
 // Stop ends the manager and returns what Run returned.
