@@ -4,6 +4,8 @@
 package fence
 
 import (
+	"fmt"
+
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
@@ -16,9 +18,7 @@ func Decide(w Write, v View) Verdict {
 	verdict.Lease = v.Lease
 	verdict.Presented = d.presented
 	verdict.Carrier = d.carrier
-	if v.Origin == Linearizable {
-		verdict.Ahead = d.ahead()
-	}
+	verdict.Ahead = d.ahead()
 	if verdict.Outcome == Deny && v.Lease.Audit {
 		// A refusal of a lease in Audit is an admission, and a cached lease alone never admits.
 		if v.Origin == Cached {
@@ -108,13 +108,13 @@ func (d *decision) markRemoved() bool {
 func (d *decision) readToken() (problem string) {
 	values := d.write.Writer.Extra[d.key]
 	if len(values) > 1 {
-		return "the request carries more than one value"
+		return fmt.Sprintf("the request carries %d values", len(values))
 	}
 	text, changed := changedAnnotation(d.write, d.key)
 	carrier := CarrierAnnotation
 	switch {
 	case len(values) == 1 && changed && text != values[0]:
-		return "the annotation and the request carry different tokens"
+		return "the annotation is " + quote(text) + ", the request carries " + quote(values[0])
 	case len(values) == 1:
 		text, carrier = values[0], CarrierRequest
 	case !changed:

@@ -9,6 +9,7 @@
 // token of the last accepted write. A token below the mark is therefore refused exactly at the commit. A token at or
 // above the mark is compared with the lease, as read by a linearizable read that began after the request arrived.
 //
-// Decide may be called with a cached lease first. It then answers NeedsRead wherever a newer lease could make the answer
-// an acceptance, and a refusal only where no newer lease can.
+// Decide may be called with a cached lease first. It then answers NeedsRead wherever a newer possession could make the
+// answer an acceptance, and a refusal only where none can. A change of the lease's spec, or its deletion, that the cache
+// has not seen yet may be refused for that long; it is never admitted for too long.
 package fence

@@ -37,6 +37,10 @@ func leaseWith(edit func(*fence.Lease)) fence.Lease {
 	return l
 }
 
+func leaseOfA() fence.Lease {
+	return leaseWith(func(l *fence.Lease) { l.Generation, l.Term, l.Holder = 33, termA, "report-a" })
+}
+
 func released() fence.Lease  { return leaseWith(func(l *fence.Lease) { l.Holder = "" }) }
 func gone() fence.Lease      { return leaseWith(func(l *fence.Lease) { l.Gone = true }) }
 func inAudit() fence.Lease   { return leaseWith(func(l *fence.Lease) { l.Audit = true }) }

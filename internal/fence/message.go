@@ -5,6 +5,7 @@ package fence
 
 import (
 	"fmt"
+	"strings"
 )
 
 // maxQuoted bounds what a message repeats of a client's text.
@@ -12,7 +13,8 @@ const maxQuoted = 64
 
 func quote(text string) string {
 	if len(text) > maxQuoted {
-		return fmt.Sprintf("%q…", text[:maxQuoted])
+		// The cut may fall into a character.
+		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:maxQuoted], ""))
 	}
 	return fmt.Sprintf("%q", text)
 }
@@ -21,6 +23,9 @@ func quote(text string) string {
 func (d *decision) state() string {
 	l := d.view.Lease
 	switch {
+	case d.view.Origin == Cached && d.mark.Generation > l.Generation:
+		// The cache is behind or the lease went back: its holder is not the one to name.
+		return fmt.Sprintf("a token of generation %d or above is needed, its holder is not known to this replica yet", d.mark.Generation)
 	case l.Generation == 0:
 		return "nobody has held the lease yet"
 	case l.Holder == "":
@@ -49,42 +54,61 @@ func (d *decision) sayMissing() string {
 	if !d.mark.IsZero() {
 		inherited = fmt.Sprintf(" (the annotation %s is as stored, so it presents nothing)", d.mark)
 	}
-	return d.say("the write presents no token%s; %s. Present the token of the held term: %s",
-		inherited, d.state(), d.howToPresent())
-}
-
-func (d *decision) howToPresent() string {
-	request := fmt.Sprintf("as user extra %s of the request", d.key)
-	annotation := fmt.Sprintf("as a new value of the annotation %s with another /<operation>", d.key)
-	switch {
-	case d.write.Operation == Delete:
-		return request + ", or first write the annotation " + d.key + " with the operation /delete"
-	case d.write.Subresource == SubresourceScale:
-		return request
-	default:
-		return annotation + ", or " + request
-	}
+	return d.say("the write presents no token%s; %s. %s", inherited, d.state(), d.present())
 }
 
 func (d *decision) sayFinalDelete() string {
-	return d.say("the write removes the last finalizer of an object that is being deleted and presents no token; %s. "+
-		"The object would be gone with no further check: present the token of the held term: %s", d.state(), d.howToPresent())
+	return d.say("the write presents no token and leaves an object that is being deleted without a finalizer, so that it "+
+		"would be gone with no further check; %s. %s", d.state(), d.present())
 }
 
+// present is the next step of a writer without a token.
+func (d *decision) present() string {
+	step := "Present the token of the held term: "
+	if d.view.Lease.Holder == "" {
+		step = "Acquire the lease and present its token: "
+	}
+	request := "as user extra " + d.key + " of the request"
+	switch {
+	case d.write.Operation == Delete:
+		return step + request + ", or first write the annotation " + d.key + " with the operation /delete"
+	case d.write.Subresource == SubresourceScale:
+		return step + request
+	case d.write.Operation == Create:
+		return step + "as the annotation " + d.key + ", or " + request
+	default:
+		return step + "as a new value of the annotation " + d.key + " with another /<operation>, or " + request
+	}
+}
+
+const acquireAnew = "The term of this token has ended: drop the result, acquire the lease again and compute anew"
+
 func (d *decision) sayBelowMark() string {
-	return d.say("token presented %s is stale: the object was last written under %s; %s. "+
-		"The term of this token has ended: drop the result, acquire the lease again and compute anew", d.presented, d.mark, d.state())
+	next := acquireAnew
+	switch lease := d.view.Lease; {
+	case !d.mark.Plausible():
+		next = "No history reaches that generation, the mark is forged or corrupted: " +
+			"delete the object with the token of the held term and create it anew"
+	case d.mark.Generation > lease.Generation && d.presented.Generation == lease.Generation:
+		next = "The lease was restored to an older state or the object comes from elsewhere: " +
+			"acquire the lease again, the next generation starts above what was seen"
+	}
+	return d.say("token presented %s is stale: the object was last written under %s; %s. %s", d.presented, d.mark, d.state(), next)
 }
 
 func (d *decision) sayStale() string {
-	return d.say("token presented %s is stale; %s. "+
-		"The term of this token has ended: drop the result, acquire the lease again and compute anew", d.presented, d.state())
+	return d.say("token presented %s is stale; %s. %s", d.presented, d.state(), acquireAnew)
 }
 
 func (d *decision) sayFuture() string {
-	return d.say("token presented %s is above the lease's generation %d; %s. "+
-		"The lease or its cluster was restored to an older state: acquire the lease again, the next generation starts above what was seen",
-		d.presented, d.view.Lease.Generation, d.state())
+	next := "The lease or its cluster was restored to an older state: " +
+		"acquire the lease again, the next generation starts above what was seen"
+	if !d.presented.Plausible() {
+		next = "No history reaches that generation, the token is forged or corrupted: " +
+			"acquire the lease and present the token of that term"
+	}
+	return d.say("token presented %s is above the lease's generation %d; %s. %s",
+		d.presented, d.view.Lease.Generation, d.state(), next)
 }
 
 func (d *decision) sayForked() string {

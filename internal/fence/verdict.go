@@ -109,7 +109,7 @@ type Verdict struct {
 	// Carrier is how Presented arrived.
 	Carrier Carrier
 	// Ahead is a generation above the lease's that the write or the object showed, or 0: evidence that the lease went
-	// back. It is set by verdicts on a linearizable lease only.
+	// back. With a cached lease it may as well mean that the cache is behind: who acts on it reads the lease first.
 	Ahead int64
 	// Audited says that the lease is in Audit: a Deny is to be admitted, counted, warned of and noted in the audit log.
 	Audited bool
