@@ -5,6 +5,7 @@ package fence
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 )
@@ -131,14 +132,14 @@ func keepsAnnotation(w Write, key string) bool {
 }
 
 // OverrideReason returns the reason with which a write asks to pass a lease's fence without a token: one value in the
-// request's extra, or a changed annotation. It returns the empty string where the write asks for nothing.
+// request's extra, or a changed annotation. It returns the empty string where the write asks for nothing or gives no reason.
 func OverrideReason(w Write, leaseName string) string {
 	key := v1alpha1.OverrideKey(leaseName)
 	if values := w.Writer.Extra[key]; len(values) == 1 {
-		return values[0]
+		return strings.TrimSpace(values[0])
 	}
 	if value, changed := changedAnnotation(w, key); changed {
-		return value
+		return strings.TrimSpace(value)
 	}
 	return ""
 }
