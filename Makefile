@@ -120,8 +120,9 @@ bench: ## Compare guarded writes with unguarded ones, and measure the decision a
 
 .PHONY: demo
 demo: build build-installer ## Show a paused leader's late write being refused by a real API server.
-	assets=$$(hack/controlplane/build.sh); \
-	KUBEBUILDER_ASSETS="$$assets" go run ./hack/demo -manager bin/manager -install dist/install.yaml -kubectl "$$assets/kubectl"
+	@go build -o bin/demo ./hack/demo; go build -o bin/demo-worker ./hack/demo/worker
+	@assets=$$(hack/controlplane/build.sh); export KUBEBUILDER_ASSETS="$$assets"; \
+	exec bin/demo -manager bin/manager -worker bin/demo-worker -install dist/install.yaml -kubectl "$$assets/kubectl"
 
 .PHONY: envtest-binaries
 envtest-binaries: ## Build etcd, the API server, the controller manager and kubectl, and print their folder.
