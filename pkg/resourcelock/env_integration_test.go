@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
+	"os/signal"
 	"strings"
 	"sync"
 	"testing"
@@ -28,11 +28,11 @@ import (
 	rl "k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/resourcelock"
 	"github.com/fencedlease/fencedlease/pkg/token"
+	"github.com/fencedlease/fencedlease/test/env"
 )
 
 const (
@@ -46,37 +46,37 @@ const (
 )
 
 // server is the API server that the tests of this package share. Each test has leases of its own.
-var server struct {
-	config *rest.Config
-	env    *envtest.Environment
-}
+var server *env.Environment
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: set it to the folder that hack/controlplane/build.sh prints")
-		return 1
-	}
-	server.env = &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := server.env.Start()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "start the API server: %v\n", err)
+	var err error
+	if server, err = start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() {
-		if err := server.env.Stop(); err != nil {
+		if err := server.Stop(); err != nil {
 			fmt.Fprintf(os.Stderr, "stop the API server: %v\n", err)
 		}
 	}()
-	config.QPS = -1
-	server.config = config
 	return m.Run()
+}
+
+func start() (*env.Environment, error) {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // no test runs yet
+	defer cancel()
+	e, err := env.Start(ctx, env.Options{WithoutEndpoints: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.InstallCRDs(ctx); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
 }
 
 // operator is what an operator and the controller do to the lease of a test.
@@ -89,11 +89,8 @@ type operator struct {
 // newOperator names a lease that does not exist yet.
 func newOperator(t *testing.T) *operator {
 	t.Helper()
-	c, err := client.New(server.config, client.Options{})
+	c, err := env.Client(server.Config())
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := v1alpha1.AddToScheme(c.Scheme()); err != nil {
 		t.Fatal(err)
 	}
 	name := strings.ToLower(t.Name())
@@ -204,7 +201,7 @@ func possessionOf(term resourcelock.Term) possession {
 // lock returns a lock on the lease; wrap sees its requests.
 func (o *operator) lock(identity string, wrap func(http.RoundTripper) http.RoundTripper, options ...resourcelock.Options) *resourcelock.Lock {
 	o.t.Helper()
-	return o.lockOf(server.config, identity, wrap, options...)
+	return o.lockOf(server.Config(), identity, wrap, options...)
 }
 
 func (o *operator) lockOf(config *rest.Config, identity string, wrap func(http.RoundTripper) http.RoundTripper, options ...resourcelock.Options) *resourcelock.Lock {

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/resourcelock"
@@ -278,12 +277,10 @@ func TestTheElectorStopsWhenItsLeaseIsDeletedAndCreatedAnew(t *testing.T) {
 
 func TestACandidateWithoutPermissionWaitsAndNeedsTwoVerbsOnly(t *testing.T) {
 	o := newLease(t, nil)
-	user, err := server.env.AddUser(envtest.User{Name: "candidate"}, server.config)
+	config, err := server.AddUser("candidate")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := user.Config()
-	config.QPS = -1
 	lock := o.lockOf(config, "worker-a", nil)
 	if _, _, err := lock.Get(t.Context()); !apierrors.IsForbidden(err) {
 		t.Fatalf("read without permission: want Forbidden, got %v", err)
