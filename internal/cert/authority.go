@@ -36,6 +36,8 @@ type Authority struct {
 	readAt time.Time
 	// seen is the resourceVersion that it had, empty if it did not exist.
 	seen string
+	// inAccord says that the Secret held the remembered state then.
+	inAccord bool
 	// mendedAt is when this replica last tried to restore the Secret.
 	mendedAt time.Time
 	// pending is the CA that signs now and of which this replica serves no leaf yet.
@@ -140,8 +142,8 @@ func (a *Authority) check(ctx context.Context, force bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var readErr error
-	if now := a.opts.Clock.Now(); force || now.Sub(a.readAt) >= a.opts.RereadInterval || a.known.Load() == nil {
-		_, readErr = a.refresh(ctx)
+	if now := a.opts.Clock.Now(); force || !a.inAccord || now.Sub(a.readAt) >= a.opts.RereadInterval {
+		_, _, readErr = a.refresh(ctx)
 	}
 	return errors.Join(readErr, a.renew(ctx))
 }

@@ -61,7 +61,7 @@ func TestTwoRotationsFailNoCall(t *testing.T) {
 
 	callers := []*caller{c.call(t, replicas[0]), c.call(t, replicas[1])}
 	done := func() bool { return c.events.count(ReasonCADropped) == 2 }
-	c.pass(6*time.Hour, 10*time.Second, callers, replicas, done)
+	c.pass(6*time.Hour, 30*time.Second, callers, replicas, done)
 	c.Expect(done()).To(BeTrue(), "two rotations within six hours; events: %v", c.events.all())
 
 	for i, caller := range callers {
@@ -78,7 +78,7 @@ func TestTwoRotationsFailNoCall(t *testing.T) {
 	for _, r := range replicas {
 		c.Eventually(func() bool { return r.served.Load().signer.Equal(last.signing.cert) }).WithTimeout(patience).Should(BeTrue())
 	}
-	c.Eventually(func() string { return string(c.config.inForce()[0]) }).WithTimeout(patience).Should(Equal(string(last.bundle())))
+	c.Eventually(func() string { return string(c.config.inForce()[0].bundle) }).WithTimeout(patience).Should(Equal(string(last.bundle())))
 }
 
 // damages are ways in which the Secret is damaged by hand, each given an old copy of it.
@@ -133,7 +133,7 @@ func TestADamagedSecretHealsWithoutAFailedCall(t *testing.T) {
 
 			for i, reason := range []string{ReasonCARotationStarted, ReasonCASwitched, ReasonCADropped, ReasonCARotationStarted} {
 				reached := func() bool { return c.events.count(reason) > i/3 }
-				c.pass(3*time.Hour, 20*time.Second, callers, replicas, reached)
+				c.pass(3*time.Hour, time.Minute, callers, replicas, reached)
 				c.Expect(reached()).To(BeTrue(), "events: %v", c.events.all())
 				before := c.read(t.Context())
 				for _, r := range replicas {
@@ -154,7 +154,7 @@ func TestADamagedSecretHealsWithoutAFailedCall(t *testing.T) {
 					g.Expect(c.events.count(ReasonStateRestored)).To(Equal(i + 1))
 				}).WithTimeout(patience).Should(Succeed(), "after %s", reason)
 				// Both see callers through the healed state.
-				c.pass(time.Minute, 20*time.Second, callers, replicas, func() bool { return false })
+				c.pass(2*time.Minute, time.Minute, callers, replicas, func() bool { return false })
 			}
 			c.Expect(c.events.count(ReasonStateNotRestored)).To(BeZero())
 			for i, caller := range callers {
@@ -409,6 +409,28 @@ func TestASecretThatCannotBeWrittenIsServedFromMemory(t *testing.T) {
 	c.clock.Step(time.Minute)
 	c.Expect(r.check(t.Context(), true)).To(Succeed())
 	c.Expect(c.read(t.Context()).equal(r.known.Load())).To(BeTrue())
+}
+
+// TestASecretThatIsDamagedAgainAtOnceIsRestoredWithTheNextCheck has somebody write the Secret again and again.
+func TestASecretThatIsDamagedAgainAtOnceIsRestoredWithTheNextCheck(t *testing.T) {
+	c := newCluster(t)
+	r := c.newReplica(t)
+	c.Expect(r.rotator.sync(t.Context())).To(Succeed())
+	for range 3 {
+		c.clock.Step(r.opts.CheckInterval)
+		for range 3 {
+			c.Expect(c.secrets.Delete(t.Context(), secretName, metav1.DeleteOptions{})).To(Succeed())
+			c.Expect(r.check(t.Context(), true)).To(Succeed())
+			if c.read(t.Context()) == nil {
+				break
+			}
+		}
+		c.Expect(c.read(t.Context())).To(BeNil(), "two attempts in one interval")
+		c.clock.Step(r.opts.CheckInterval)
+		c.Expect(r.check(t.Context(), false)).To(Succeed())
+		c.Expect(c.read(t.Context()).equal(r.known.Load())).To(BeTrue())
+	}
+	c.Expect(c.events.count(ReasonStateRestored)).To(Equal(6))
 }
 
 // TestWhatWasTrustedBeforeTheElectionStaysTrusted moves from certificates that something else had issued.

@@ -61,7 +61,8 @@ func runWithServer(m *testing.M) int {
 		return 1
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		build := exec.Command("../../hack/controlplane/build.sh")
+		//nolint:forbidigo // There is no test yet whose context could be passed on.
+		build := exec.CommandContext(context.Background(), "../../hack/controlplane/build.sh")
 		build.Stderr = os.Stderr
 		dir, err := build.Output()
 		if err != nil {
@@ -173,9 +174,8 @@ func (c *cluster) newReplica(t *testing.T) *replica {
 	return &replica{Authority: a, rotator: NewRotator(a), faults: f}
 }
 
-// start runs the Authority of the replica, and with elect its Rotator and what applies the bundle, until the returned
-// function is called or the test ends.
-func (c *cluster) start(t *testing.T, r *replica, elect bool) (stop func()) {
+// start runs the Authority of the replica, and with elect its Rotator and what applies the bundle, until the test ends.
+func (c *cluster) start(t *testing.T, r *replica, elect bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -186,7 +186,7 @@ func (c *cluster) start(t *testing.T, r *replica, elect bool) (stop func()) {
 			}
 		})
 	}
-	run(r.Authority.Start)
+	run(r.Start)
 	if elect {
 		run(r.rotator.Start)
 		changes := r.rotator.Subscribe()
@@ -201,12 +201,10 @@ func (c *cluster) start(t *testing.T, r *replica, elect bool) (stop func()) {
 			}
 		})
 	}
-	stop = func() {
+	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-	}
-	t.Cleanup(stop)
-	return stop
+	})
 }
 
 // waitReady waits until the replicas serve.
@@ -240,6 +238,7 @@ type registration struct {
 type appliedBundle struct {
 	at     time.Time
 	bundle []byte
+	pool   *x509.CertPool
 }
 
 func (r *registration) apply(bundle []byte) {
@@ -248,7 +247,7 @@ func (r *registration) apply(bundle []byte) {
 	if n := len(r.past); n > 0 && bytes.Equal(r.past[n-1].bundle, bundle) {
 		return
 	}
-	r.past = append(r.past, appliedBundle{r.clock.Now(), bundle})
+	r.past = append(r.past, appliedBundle{r.clock.Now(), bundle, poolOf(bundle)})
 }
 
 // installed is Options.InstalledBundles.
@@ -274,13 +273,13 @@ func (r *registration) fail(err error) {
 
 // inForce returns the bundles that API servers may go by now: every one that was applied within the lag, and the one
 // before. An API server that notices at once has the last, the slowest one the first.
-func (r *registration) inForce() [][]byte {
+func (r *registration) inForce() []appliedBundle {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	oldest := r.clock.Now().Add(-lag)
-	var out [][]byte
+	var out []appliedBundle
 	for i := len(r.past) - 1; i >= 0; i-- {
-		out = append(out, r.past[i].bundle)
+		out = append(out, r.past[i])
 		if !r.past[i].at.After(oldest) {
 			break
 		}
@@ -288,16 +287,16 @@ func (r *registration) inForce() [][]byte {
 	return out
 }
 
-// trustedBy checks a leaf as API servers with slow, right and fast clocks would, under every bundle that one may go by.
+// trustedBy checks a leaf as API servers with slow and fast clocks would, under every bundle that one may go by.
 func (c *cluster) trustedBy(leaf *x509.Certificate) error {
 	skew := testOptions().ClockSkew
-	for _, bundle := range c.config.inForce() {
-		for _, off := range []time.Duration{-skew, 0, skew} {
+	for _, applied := range c.config.inForce() {
+		for _, off := range []time.Duration{-skew, skew} {
 			_, err := leaf.Verify(x509.VerifyOptions{
-				DNSName: host, Roots: poolOf(bundle), CurrentTime: c.clock.Now().Add(off), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+				DNSName: host, Roots: applied.pool, CurrentTime: c.clock.Now().Add(off), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 			})
 			if err != nil {
-				return fmt.Errorf("clock off by %v, %d CA(s) in the bundle: %w", off, bytes.Count(bundle, []byte("BEGIN")), err)
+				return fmt.Errorf("clock off by %v, %d CA(s) in the bundle: %w", off, bytes.Count(applied.bundle, []byte("BEGIN")), err)
 			}
 		}
 	}
@@ -321,7 +320,7 @@ func (c *cluster) call(t *testing.T, r *replica) *caller {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &caller{cluster: c, address: listener.Addr().String()}
 	var running sync.WaitGroup
-	running.Go(func() { serve(listener) })
+	running.Go(func() { serve(ctx, listener) })
 	running.Go(func() {
 		for ctx.Err() == nil {
 			err := out.connect(ctx)
@@ -345,7 +344,7 @@ func (c *cluster) call(t *testing.T, r *replica) *caller {
 }
 
 // serve completes the handshake of each connection and closes it.
-func serve(listener net.Listener) {
+func serve(ctx context.Context, listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -353,7 +352,7 @@ func serve(listener net.Listener) {
 		}
 		if conn, ok := conn.(*tls.Conn); ok {
 			_ = conn.SetDeadline(time.Now().Add(patience))
-			_ = conn.Handshake()
+			_ = conn.HandshakeContext(ctx)
 		}
 		_ = conn.Close()
 	}

@@ -97,7 +97,7 @@ func (r *Rotator) sync(ctx context.Context) error {
 // step may be due. It is called with the lock of the authority held.
 func (r *Rotator) step(ctx context.Context) (more bool, err error) {
 	a := r.authority
-	secret, err := a.refresh(ctx)
+	secret, inAccord, err := a.refresh(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -105,7 +105,7 @@ func (r *Rotator) step(ctx context.Context) (more bool, err error) {
 	if s == nil {
 		return r.bootstrap(ctx, secret)
 	}
-	if secret != nil {
+	if inAccord {
 		next, e, err := r.next(ctx, s)
 		if err != nil {
 			return false, err

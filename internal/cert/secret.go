@@ -21,16 +21,16 @@ const fieldOwner = "fencedlease-certificates"
 var errRaced = errors.New("another replica was first")
 
 // refresh reads the Secret from etcd by a linearizable read and brings memory and Secret into accord: it follows a state
-// that continues the remembered one and restores the remembered one otherwise. It returns the Secret if that holds the
-// remembered state now, and nil if it does not. While nothing is remembered, it returns the Secret as it is. It is called
-// with mu held.
-func (a *Authority) refresh(ctx context.Context) (*corev1.Secret, error) {
+// that continues the remembered one and restores the remembered one otherwise. It returns the Secret, nil if there is none,
+// and whether that holds the remembered state now. It is called with mu held.
+func (a *Authority) refresh(ctx context.Context) (secret *corev1.Secret, inAccord bool, err error) {
+	defer func() { a.inAccord = inAccord }()
 	now := a.opts.Clock.Now()
-	secret, err := a.opts.Secrets.Get(ctx, a.opts.Name, metav1.GetOptions{})
+	secret, err = a.opts.Secrets.Get(ctx, a.opts.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		secret = nil
 	} else if err != nil {
-		return nil, fmt.Errorf("read Secret %s: %w", a.opts.Name, err)
+		return nil, false, fmt.Errorf("read Secret %s: %w", a.opts.Name, err)
 	}
 
 	known := a.known.Load()
@@ -43,7 +43,7 @@ func (a *Authority) refresh(ctx context.Context) (*corev1.Secret, error) {
 	var installed trust
 	if relation == foundContested || relation == foundLost && secret != nil {
 		if installed, err = a.installed(ctx); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	// What the API servers trust decides. A replica that was away for so long that its own CA is no longer trusted gives
@@ -59,14 +59,14 @@ func (a *Authority) refresh(ctx context.Context) (*corev1.Secret, error) {
 	switch relation {
 	case foundNewer:
 		a.follow(found)
-		return secret, nil
+		return secret, true, nil
 	case foundSame:
 		a.complaint = ""
-		return secret, nil
+		return secret, true, nil
 	case foundLost, foundContested:
 		return a.restore(ctx, secret, found, damage, installed)
 	default: // foundNothing: the elected replica will create the first CA.
-		return secret, nil
+		return secret, false, nil
 	}
 }
 
@@ -78,42 +78,43 @@ func (a *Authority) follow(s *state) {
 }
 
 // restore writes the remembered state back. Secret is what is on the server, nil if nothing is. It does so at most once
-// in a check interval, so that two parties who write the Secret do not do so all the time.
-func (a *Authority) restore(ctx context.Context, secret *corev1.Secret, found *state, damage error, installed trust) (*corev1.Secret, error) {
+// in a check interval, so that two parties who write the Secret do not do so all the time. Results are those of refresh.
+func (a *Authority) restore(ctx context.Context, secret *corev1.Secret, found *state, damage error, installed trust) (
+	written *corev1.Secret, inAccord bool, err error,
+) {
 	now := a.opts.Clock.Now()
 	if !a.mendedAt.IsZero() && now.Sub(a.mendedAt) < a.opts.CheckInterval {
-		return nil, nil
+		return secret, false, nil
 	}
 	a.mendedAt = now
 
 	known := a.known.Load()
 	var cause, what string
-	var err error
 	switch {
 	case secret == nil:
 		// The same revision: a replica that has not noticed sees no difference.
 		cause, what = causeDeleted, "was deleted"
-		secret, err = a.create(ctx, known)
+		written, err = a.create(ctx, known)
 	case found == nil:
 		cause, what = causeDamaged, "was damaged ("+damage.Error()+")"
-		secret, err = a.update(ctx, secret, a.opts.restored(known, nil, installed, now))
+		written, err = a.update(ctx, secret, a.opts.restored(known, nil, installed, now))
 	default:
 		cause, what = causeReplaced, fmt.Sprintf("was replaced by a state of revision %d that does not continue revision %d", found.revision, known.revision)
-		secret, err = a.update(ctx, secret, a.opts.restored(known, found, installed, now))
+		written, err = a.update(ctx, secret, a.opts.restored(known, found, installed, now))
 	}
 	if errors.Is(err, errRaced) {
 		// The watch, or the next check, shows what was written.
-		return nil, nil
+		return secret, false, nil
 	}
 	if err != nil {
 		a.complain(what, err)
-		return nil, err
+		return nil, false, err
 	}
 	a.complaint = ""
 	a.metrics.restores.WithLabelValues(cause).Inc()
 	a.record(ctx, warning(ReasonStateRestored, "Secret %s %s; written anew from memory with revision %d, serving went on",
 		a.opts.Name, what, a.known.Load().revision))
-	return secret, nil
+	return written, true, nil
 }
 
 // complain records that restoring failed, once for each reason.
