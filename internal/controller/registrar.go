@@ -36,6 +36,9 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,resourceNames=fencedlease-stamps,verbs=get;create;patch;update
 // +kubebuilder:rbac:groups=coordination.fencedlease.io,resources=fencedleases,verbs=get;list;watch
 
+// firstVersion is before every FencedLease's resourceVersion. It ends the paths while there are none.
+const firstVersion = "1"
+
 // registrar keeps the registration equal to what the FencedLeases ask for, and finds out when it is in force.
 type registrar struct {
 	// client reads the watched copies and writes; live reads from the API server.
@@ -145,7 +148,8 @@ func (r *registrar) classify(ctx context.Context, leases []v1alpha1.FencedLease)
 // minVersion returns the highest resourceVersion of the leases when their guards last changed, so that renewals rewrite
 // nothing.
 func (r *registrar) minVersion(ctx context.Context, leases []v1alpha1.FencedLease) (string, error) {
-	highest := "0"
+	// The lowest one: versions begin at 1, and 0 stands for any.
+	highest := "1"
 	for i := range leases {
 		order, err := resourceversion.CompareResourceVersion(leases[i].ResourceVersion, highest)
 		if err != nil {

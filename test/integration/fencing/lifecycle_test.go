@@ -122,7 +122,7 @@ var _ = Describe("The life of a lease", func() {
 		Expect(finalizers(fresh(s.a), "")).To(beStale())
 		err := withoutToken()
 		Expect(err).To(beFenced("FinalDelete"))
-		Expect(err.Error()).To(ContainSubstring("present the token of the held term"))
+		Expect(err.Error()).To(ContainSubstring("Present the token of the held term"))
 		Expect(finalizers(fresh(s.b), "")).To(Succeed())
 		gone(ctx, empty(s.namespace, name))
 	})
