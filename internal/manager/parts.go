@@ -31,9 +31,6 @@ import (
 	validation "github.com/fencedlease/fencedlease/internal/webhook/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups="",namespace=system,resources=secrets,verbs=create
-// +kubebuilder:rbac:groups="",namespace=system,resources=secrets,resourceNames=fencedlease-webhook-cert,verbs=get;list;watch;update
-
 // secretName is the name of the Secret that holds the CA.
 const secretName = "fencedlease-webhook-cert"
 

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -93,6 +94,14 @@ var _ = Describe("The truth table", Ordered, func() {
 		name := object(ctx, writes()[2], false)
 		Expect(writes()[2].do(ctx, s.carrying(s.b), s, name, "")).To(Succeed())
 		Expect(s.get(ctx, name).GetAnnotations()).To(HaveKeyWithValue(s.key(), s.b))
+	})
+
+	It("answers a conflict to the current leader whose status is based on an older version", func(ctx SpecContext) {
+		name := s.create(ctx, s.b)
+		read := s.get(ctx, name)
+		Expect(writes()[3].do(ctx, admin, s, name, fresh(s.b))).To(Succeed())
+		setPhase(read)
+		Expect(s.carrying(s.b).Status().Update(ctx, read)).To(Satisfy(apierrors.IsConflict))
 	})
 
 	It("refuses a request that inherits the newer leader's mark", func(ctx SpecContext) {
