@@ -77,7 +77,7 @@ func (r review) checkNamespaces(f *findings, path *field.Path, guard api.Guard) 
 	names, finite := reachOf(guard.NamespaceSelector).names()
 	allReserved := !slices.ContainsFunc(names, func(name string) bool { return r.reserved(name) == "" })
 	if finite && allReserved {
-		f.warn(path.Child("namespaceSelector"), "selects no namespace that can be guarded (%s and the manager's namespace never are): select another one", metav1.NamespaceSystem)
+		f.warnf(path.Child("namespaceSelector"), "selects no namespace that can be guarded (%s and the manager's namespace never are): select another one", metav1.NamespaceSystem)
 	}
 }
 
@@ -149,7 +149,7 @@ func (r review) checkKinds(f *findings, path *field.Path, guard api.Guard) {
 		}
 	}
 	if len(missing) > 0 {
-		f.warn(path, "%s not installed: guarded from the moment the CustomResourceDefinition is there; check the spelling if it should be", list(missing))
+		f.warnf(path, "%s not installed: guarded from the moment the CustomResourceDefinition is there; check the spelling if it should be", list(missing))
 	}
 	if len(unreached) > 0 {
 		f.refuse(field.Required(path.Child("namespaceSelector"), fmt.Sprintf(
@@ -167,17 +167,17 @@ func (r review) checkSubresources(f *findings, path *field.Path, guard api.Guard
 			gr := schema.ParseGroupResource(name)
 			served := r.answers.kinds[gr].Subresources
 			if !r.covered(guard, gr, "") {
-				f.warn(path, "%s itself is left open, only subresources of it are guarded: add %s, or %s/* for all", gr, gr.Resource, gr.Resource)
+				f.warnf(path, "%s itself is left open, only subresources of it are guarded: add %s, or %s/* for all", gr, gr.Resource, gr.Resource)
 			}
 			for _, sub := range served {
 				if !r.covered(guard, gr, sub) {
-					f.warn(path, "%s/%s of %s is left open, stale writes to it are admitted: add %[1]s/%[2]s, or %[1]s/* for all", gr.Resource, sub, gr.Group)
+					f.warnf(path, "%s/%s of %s is left open, stale writes to it are admitted: add %[1]s/%[2]s, or %[1]s/* for all", gr.Resource, sub, gr.Group)
 				}
 			}
 			for _, resource := range guard.Resources {
 				main, sub, _ := strings.Cut(resource, "/")
 				if main == gr.Resource && sub != "" && sub != "*" && !slices.Contains(served, sub) {
-					f.warn(path, "%s/%s of %s is not served: it is guarded from the moment it is", gr.Resource, sub, gr.Group)
+					f.warnf(path, "%s/%s of %s is not served: it is guarded from the moment it is", gr.Resource, sub, gr.Group)
 				}
 			}
 		}

@@ -42,7 +42,7 @@ type findings struct {
 
 func (f *findings) refuse(err *field.Error) { f.errs = append(f.errs, err) }
 
-func (f *findings) warn(path *field.Path, format string, args ...any) {
+func (f *findings) warnf(path *field.Path, format string, args ...any) {
 	f.warnings = append(f.warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
@@ -73,11 +73,11 @@ func (r review) checkPolicy(f *findings, spec *field.Path) {
 			"sealing is not available in this version: use Lazy, which protects each object from the new holder's first write to it on"))
 	}
 	if d := now.LeaseDurationSeconds; d > 0 && d < shortDuration && d != before.LeaseDurationSeconds {
-		f.warn(spec.Child("leaseDurationSeconds"),
+		f.warnf(spec.Child("leaseDurationSeconds"),
 			"with %d a pause of a few seconds costs a healthy holder the lease: use %d or more unless you have measured the pauses", d, shortDuration)
 	}
 	if floor, was := ptr.Deref(now.MinGeneration, 0), ptr.Deref(before.MinGeneration, 0); floor < was {
-		f.warn(spec.Child("minGeneration"), "lowering it from %d to %d takes no generation back: generations that were handed out are never reused", was, floor)
+		f.warnf(spec.Child("minGeneration"), "lowering it from %d to %d takes no generation back: generations that were handed out are never reused", was, floor)
 	}
 }
 

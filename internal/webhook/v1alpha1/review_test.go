@@ -65,6 +65,7 @@ func named(operator metav1.LabelSelectorOperator, values ...string) metav1.Label
 var world = map[schema.GroupResource]guardkind.Kind{
 	{Group: "example.com", Resource: "reports"}:              {Class: guardkind.CRD, Scope: guardkind.NamespaceScoped, Kind: "Report"},
 	{Group: "example.com", Resource: "jobs"}:                 {Class: guardkind.CRD, Scope: guardkind.NamespaceScoped, Kind: "Job", Subresources: []string{"scale", "status"}},
+	{Group: "other.example.com", Resource: "jobs"}:           {Class: guardkind.CRD, Scope: guardkind.NamespaceScoped, Kind: "Job"},
 	{Group: "example.com", Resource: "regions"}:              {Class: guardkind.CRD, Scope: guardkind.ClusterScoped, Kind: "Region"},
 	{Group: "example.com", Resource: "absent"}:               {Class: guardkind.Missing},
 	{Group: "networking.k8s.io", Resource: "ingresses"}:      {Class: guardkind.Builtin},
@@ -302,6 +303,12 @@ func TestCheck(t *testing.T) {
 		},
 		"subresources in another guard of another reach are warned about": {
 			lease: lease(guards(guard("example.com", "jobs", "jobs/scale"), wide(guard("example.com", "jobs/*")))),
+			warnings: []string{
+				"spec.guards[0].resources: jobs/status of example.com is left open, stale writes to it are admitted: add jobs/status, or jobs/* for all",
+			},
+		},
+		"subresources of another group's resource of the same name are no help": {
+			lease: lease(guards(guard("example.com", "jobs", "jobs/scale"), guard("other.example.com", "jobs/*"))),
 			warnings: []string{
 				"spec.guards[0].resources: jobs/status of example.com is left open, stale writes to it are admitted: add jobs/status, or jobs/* for all",
 			},

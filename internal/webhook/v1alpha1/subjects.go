@@ -23,11 +23,11 @@ func checkSubjects(f *findings, path *field.Path, subjects []api.Subject, leaseN
 	for i, subject := range subjects {
 		who, problem := identity(subject, leaseNamespace)
 		if problem != "" {
-			f.warn(path.Index(i), "names nobody, its writes need no token: %s", problem)
+			f.warnf(path.Index(i), "names nobody, its writes need no token: %s", problem)
 			continue
 		}
 		if j, seen := first[who]; seen {
-			f.warn(path.Index(i), "names the same %s as subjects[%d]: remove one of them", who, j)
+			f.warnf(path.Index(i), "names the same %s as subjects[%d]: remove one of them", who, j)
 			continue
 		}
 		first[who] = i

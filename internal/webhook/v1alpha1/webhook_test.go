@@ -196,8 +196,9 @@ func TestHandlerIsTotal(t *testing.T) {
 			})), nil),
 			allowed: true, code: 200,
 		},
-		"create of a lease that names no namespace": {
-			request: request(admissionv1.Create, raw(t, lease(in(""), guards(guard("example.com", "reports")))), nil), allowed: true, code: 200,
+		"create of a lease that names no namespace counts as one in the request's": {
+			request: request(admissionv1.Create, raw(t, lease(in(""), guards(wide(guard("example.com", "reports"))))), nil), code: 422,
+			reason: metav1.StatusReasonInvalid, message: `"report-writer" in the namespace "reports", which user "alice" does not have`,
 		},
 
 		"update of a good lease":         {request: request(admissionv1.Update, good, held), allowed: true, code: 200},
@@ -243,7 +244,7 @@ func TestHandlerIsTotal(t *testing.T) {
 				if !strings.Contains(resp.Result.Message, c.message) {
 					t.Errorf("want a message with %q, got %q", c.message, resp.Result.Message)
 				}
-				if diff := cmp.Diff(c.warnings, []string(resp.Warnings), cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(c.warnings, resp.Warnings, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("warnings (-want +got):\n%s", diff)
 				}
 				if resp.Result.Details != nil && resp.Result.Details.RetryAfterSeconds != 0 || resp.Result.Code == http.StatusConflict {
