@@ -25,7 +25,7 @@ var ages = regexp.MustCompile(`\b[0-9]+(y|d|h|m|s)([0-9]+(d|h|m|s))?\b`)
 func table(out string) string {
 	var lines []string
 	for line := range strings.Lines(ages.ReplaceAllString(out, "AGO")) {
-		lines = append(lines, strings.Join(strings.Fields(line), " "))
+		lines = append(lines, strings.Join(strings.Fields(line), " | "))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -72,11 +72,11 @@ var _ = Describe("The definition", func() {
 		out, err := cluster.Kubectl(ctx, "get", "flease", "-n", namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(table(out)).To(Equal(strings.TrimSpace(`
-NAME HOLDER GENERATION RENEWED SEALED READY AGE
-a-new AGO
-b-never-held 0 AGO
-c-held report-7f9c_3b1e 48214 AGO False True AGO
-d-released 8 AGO AGO`)))
+NAME | HOLDER | GENERATION | RENEWED | SEALED | READY | AGE
+a-new | AGO
+b-never-held | 0 | AGO
+c-held | report-7f9c_3b1e | 48214 | AGO | False | True | AGO
+d-released | 8 | AGO | AGO`)))
 
 		_, err = cluster.Kubectl(ctx, "explain", "flease.status.generationFloor")
 		Expect(err).NotTo(HaveOccurred())
