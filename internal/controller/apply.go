@@ -88,13 +88,16 @@ const (
 	healed
 )
 
-// applyWhenDifferent makes one object as it is wanted. writer reads from the watched copy, which may be behind: then an
-// equal object is applied once more, and the API server writes nothing; live reads from the API server. before is the hash
-// of the registration that was applied last.
+// applyWhenDifferent makes one object as it is wanted. The watched copy that writer reads from is trusted only when it says
+// that nothing is to be done: if it is wrong, its own update wakes us. Everything else is read from the API server. before
+// is the hash of the registration that was applied last.
 func applyWhenDifferent(ctx context.Context, writer client.Client, live client.Reader, w wanted, before string) (change, error) {
 	key := client.ObjectKeyFromObject(w.object)
 	done := healed
-	switch err := writer.Get(ctx, key, w.live); {
+	if err := writer.Get(ctx, key, w.live); err == nil && w.equal(w.live) {
+		return unchanged, nil
+	}
+	switch err := live.Get(ctx, key, w.live); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return unchanged, fmt.Errorf("get %s %s: %w", w.kind, key.Name, err)

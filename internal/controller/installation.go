@@ -16,7 +16,9 @@ import (
 // installation is what the registrar has found out about the registration, for the conditions of FencedLeases. It lives in
 // memory: a replica that is newly elected finds out again before it changes any condition.
 type installation struct {
-	mu      sync.RWMutex
+	mu sync.RWMutex
+	// known is false until something is certain. Until then leases keep the conditions that an earlier replica gave them:
+	// at a change of replicas in the middle of a change of guards, nothing that was in force appears not to be.
 	known   bool
 	current installed
 	// settled are the spec generations of leases whose guards have been in force since a probe showed it. A later
@@ -52,7 +54,7 @@ type verdict struct {
 
 // report is what an installation says about one FencedLease.
 type report struct {
-	// known is false until the registrar has made its first pass.
+	// known is false until the registrar has found out something.
 	known bool
 	// verdict says whether the lease's guards are in force for its spec generation.
 	verdict verdict
@@ -134,7 +136,8 @@ func (i *installation) succeeded(now installed) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.current
-	i.known, i.current, i.failure = true, now, ""
+	i.current, i.failure = now, ""
+	i.known = i.known || now.done == healed || now.verdict.reason != v1alpha1.ReasonInstalling
 	switch {
 	case now.verdict.inForce:
 		i.settled, i.settledMessage = now.generations, now.verdict.message
