@@ -58,6 +58,9 @@ type Options struct {
 	CertSettle time.Duration
 	// CALife and LeafLife are how long a CA and a serving certificate are valid.
 	CALife, LeafLife time.Duration
+	// CertCheck and CertReread are how often the state of the CA is looked at and read anew; 0 for the defaults. They are no
+	// flags: nobody but a test with certificates of seconds needs others.
+	CertCheck, CertReread time.Duration
 	// Version prints the version and ends.
 	Version bool
 	// Zap are the options of the log.

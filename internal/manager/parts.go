@@ -91,6 +91,8 @@ func (p *parts) buildCertificates() error {
 		LeafLife:         p.options.LeafLife,
 		SettleMargin:     p.options.CertSettle,
 		ClockSkew:        p.options.clockSkew(),
+		CheckInterval:    p.options.CertCheck,
+		RereadInterval:   p.options.CertReread,
 	})
 	if err != nil {
 		return fmt.Errorf("build certificates: %w", err)
@@ -154,7 +156,8 @@ func (p *parts) buildWebhooks() error {
 	}
 	err := validation.SetupWithManager(p.manager, validation.Options{
 		Namespace: p.options.Namespace,
-		Kinds:     guardkind.NewLive(p.manager.GetAPIReader()),
+		// Not remembered: every write of a lease is judged by what is installed then.
+		Kinds: guardkind.NewLive(p.manager.GetAPIReader()),
 	})
 	if err != nil {
 		return fmt.Errorf("build webhook for FencedLeases: %w", err)

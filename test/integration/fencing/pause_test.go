@@ -20,6 +20,7 @@ import (
 var _ = Describe("A write that pauses between its check and its commit", func() {
 	pause := func(ctx context.Context, name string, write func(ctx context.Context) error, meanwhile func()) error {
 		GinkgoHelper()
+		before := admitted()
 		hold := gap.Hold(func(r *admissionv1.AdmissionRequest) bool { return r.Name == name || r.Name == "" })
 		defer hold.Release()
 		answer := make(chan error, 1)
@@ -29,6 +30,8 @@ var _ = Describe("A write that pauses between its check and its commit", func() 
 		case err := <-answer:
 			Fail("the write did not reach the gap: " + describe(err))
 		}
+		// The API server calls both webhooks at the same time: ours must have admitted the write, too.
+		Eventually(admitted).Should(BeNumerically(">", before))
 		meanwhile()
 		hold.Release()
 		return <-answer
@@ -97,6 +100,27 @@ var _ = Describe("A write that pauses between its check and its commit", func() 
 		Expect(writes()[0].do(ctx, admin, s, newName(), fresh(s.a))).To(beFenced("StaleToken"))
 	})
 })
+
+// admitted returns the number of reviews that the manager has answered by admitting a current token.
+func admitted() float64 {
+	GinkgoHelper()
+	families, err := manager.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != "fencedlease_reviews_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, l := range metric.GetLabel() {
+				if l.GetName() == "reason" && l.GetValue() == "CurrentToken" {
+					sum += metric.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
 
 func label(ctx context.Context, s *story, name string) {
 	GinkgoHelper()

@@ -219,15 +219,20 @@ func TestUninstallInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestCertificatesRotate keeps writing through two full rotations of the CA, with one replica and with two, and damages
-// the Secret in between.
+// TestCertificatesRotate keeps writing through two full rotations of the CA, by two API servers and two replicas, and then
+// loses the Secret.
 func TestCertificatesRotate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, env.Options{APIServers: 2})
+	shared := newBalancer(t, w.cluster)
 	fast := func(o *manager.Options) {
-		o.CALife, o.LeafLife, o.CertSettle = 45*time.Second, 10*time.Second, 3*time.Second
+		o.CALife, o.LeafLife, o.CertSettle = 48*time.Second, 12*time.Second, 2*time.Second
+		o.CertCheck, o.CertReread = 250*time.Millisecond, time.Second
 		o.LeaderElect = true
+		o.WebhookURL = shared.url
+		shared.add(o.WebhookPort)
 	}
+	w.start(fast)
 	w.start(fast)
 	w.hold("a")
 	must(t, w.admin.Create(t.Context(), w.report("daily", env.Token(w.lease, "0"))))
