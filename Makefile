@@ -22,6 +22,8 @@ GOTESTSUM      = go tool -modfile=hack/tools/go.mod gotestsum
 RUN_TESTS      = $(GOTESTSUM) --format=pkgname --hide-summary=skipped --raw-command -- hack/make/test-json.sh
 GOLANGCI_LINT  = go tool -modfile=hack/tools/lint/go.mod golangci-lint-kube-api-linter
 CRD_REF_DOCS   = go tool -modfile=hack/tools/apidocs/go.mod crd-ref-docs
+# One way of building all binaries, so that they share what is compiled.
+GO_BUILD       = CGO_ENABLED=0 go build -trimpath
 # kubectl, for kustomize and apply, comes from the folder that also holds etcd and the API server (hack/controlplane).
 # Give KUBECTL=kubectl to use the one of the machine, or KUBEBUILDER_ASSETS=<folder> to use other binaries for all.
 ifndef KUBECTL
@@ -120,7 +122,8 @@ bench: ## Compare guarded writes with unguarded ones, and measure the decision a
 
 .PHONY: demo
 demo: build build-installer ## Show a paused leader's late write being refused by a real API server.
-	@go build -o bin/demo ./hack/demo; go build -o bin/demo-worker ./hack/demo/worker
+	$(GO_BUILD) -o bin/demo ./hack/demo
+	$(GO_BUILD) -o bin/demo-worker ./hack/demo/worker
 	@assets=$$(hack/controlplane/build.sh); export KUBEBUILDER_ASSETS="$$assets"; \
 	exec bin/demo -manager bin/manager -worker bin/demo-worker -install dist/install.yaml -kubectl "$$assets/kubectl"
 
@@ -132,7 +135,7 @@ envtest-binaries: ## Build etcd, the API server, the controller manager and kube
 
 .PHONY: build
 build: ## Build the binaries into bin/.
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	$(GO_BUILD) -o bin/ ./cmd/...
 
 .PHONY: run
 run: ## Run the manager on this machine against the current cluster; ARGS are its flags.
