@@ -1,3 +1,6 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build tools
 
 // Package controlplane pins the sources of the control plane that tests and the demo run against.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,6 +61,8 @@ func TestDocsLinkToFilesThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The generated reference has no links to files, and patterns that look like some.
+	documents = slices.DeleteFunc(documents, func(d string) bool { return filepath.Base(d) == "api.md" })
 	for _, document := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
 		text, err := os.ReadFile(document)
 		if err != nil {
