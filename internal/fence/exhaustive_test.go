@@ -54,6 +54,7 @@ var markStates = []named[string]{
 	{"delete intent", "34.bbbbbbbb/delete"},
 	{"delete intent without a term", "34/delete"},
 	{"delete intent of an ended term", "33.aaaaaaaa/delete"},
+	{"delete intent of an ended generation without a term", "33/delete"},
 	{"delete intent of another history", "34.zzzzzzzz/delete"},
 }
 

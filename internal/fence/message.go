@@ -5,7 +5,7 @@ package fence
 
 import (
 	"fmt"
-	"strings"
+	"unicode/utf8"
 )
 
 // maxQuoted bounds what a message repeats of a client's text.
@@ -13,8 +13,11 @@ const maxQuoted = 64
 
 func quote(text string) string {
 	if len(text) > maxQuoted {
-		// The cut may fall into a character.
-		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:maxQuoted], ""))
+		cut := maxQuoted
+		for cut > maxQuoted-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		return fmt.Sprintf("%q…", text[:cut])
 	}
 	return fmt.Sprintf("%q", text)
 }

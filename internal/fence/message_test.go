@@ -35,6 +35,14 @@ type explained struct {
 	holds    []string
 }
 
+// limit is the length that the message may have: hostile bytes take four times their number.
+func (e explained) limit() int {
+	if strings.HasSuffix(e.sentence, "long") {
+		return longestMessage
+	}
+	return usualMessage
+}
+
 func explanations() []explained {
 	const markB, nowA, nowB = "34.bbbbbbbb/17", "33.aaaaaaaa/9", "34.bbbbbbbb/18"
 	const holder, needed = `"report-b"`, "34.bbbbbbbb"
@@ -82,6 +90,8 @@ func explanations() []explained {
 			fence.MalformedToken, []string{holder, "2 values", needed, "one place"}},
 		{"annotation and request differ", update(marked(markB), marked(nowB), carrying(nowA)), fresh(held()),
 			fence.MalformedToken, []string{holder, nowB, nowA, needed, "one place"}},
+		{"annotation and request differ and are long", update(marked(markB), marked("3"+strings.Repeat("\xff", 99)), carrying(strings.Repeat("世", 99))), fresh(held()),
+			fence.MalformedToken, []string{holder, `"3\xff\xff`, `世"…`, needed, "one place"}},
 		{"an update removes the mark", update(marked(markB), marked("")), fresh(held()),
 			fence.MarkTampered, []string{holder, markB, tokenKey, "patch or apply"}},
 		{"an update empties the finalizers", update(terminating(markB, 1), terminating(markB, 0)), fresh(held()),
@@ -103,6 +113,9 @@ func TestMessages(t *testing.T) {
 	explainedReasons := map[fence.Reason]bool{}
 	for _, tc := range explanations() {
 		got := fence.Decide(tc.write, tc.view)
+		if strings.Contains(got.Message, `\xe4`) {
+			t.Errorf("%s: a character is cut:\n%s", tc.sentence, got.Message)
+		}
 		if got.Reason != tc.reason {
 			t.Errorf("%s: reason %s, want %s", tc.sentence, got.Reason, tc.reason)
 		}
@@ -111,7 +124,7 @@ func TestMessages(t *testing.T) {
 				t.Errorf("%s: the message does not hold %q:\n%s", tc.sentence, part, got.Message)
 			}
 		}
-		checkMessage(t, got.Message, usualMessage)
+		checkMessage(t, got.Message, tc.limit())
 		explainedReasons[got.Reason] = true
 		text.WriteString("# " + tc.sentence + ": " + string(got.Outcome) + " " + string(got.Reason) + "\n" + got.Message + "\n\n")
 	}
