@@ -57,7 +57,8 @@ func (p *parts) build() error {
 	if err != nil {
 		return err
 	}
-	if p.clients, err = newClients(p.deps.Config, scheme); err != nil {
+	// Reviews wait for these clients: no rate limit of the client's own.
+	if p.clients, err = newClients(unlimited(p.deps.Config), scheme); err != nil {
 		return err
 	}
 	for _, step := range []func() error{

@@ -129,7 +129,11 @@ func (h *Handler) judge(ctx context.Context, r *review, user authenticationv1.Us
 		return nil, nil
 	}
 	if r.subresource == fence.SubresourceScale {
-		if err := h.showStored(ctx, r); err != nil {
+		switch err := h.showStored(ctx, r); {
+		case err != nil && !slices.ContainsFunc(candidates, enforces):
+			logf.FromContext(ctx).Error(err, "Cannot judge a write by FencedLeases in Audit")
+			return nil, nil
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -140,7 +144,13 @@ func (h *Handler) judge(ctx context.Context, r *review, user authenticationv1.Us
 	var failures []error
 	for _, lease := range candidates {
 		verdict, guarded, err := h.judgeBy(ctx, r, user, lease)
-		if err != nil {
+		switch {
+		case err != nil && lease.Spec.Enforcement == v1alpha1.EnforcementAudit:
+			// Audit refuses nothing, not even for want of an answer. The copy is as new as the registration, and a lease
+			// enforces only from the registration of that spec on, so that an old copy opens nothing that is in force.
+			logf.FromContext(ctx).Error(err, "Cannot judge a write by a FencedLease in Audit", "fencedLease", klog.KObj(lease))
+			continue
+		case err != nil:
 			failures = append(failures, err)
 			continue
 		}
@@ -153,6 +163,10 @@ func (h *Handler) judge(ctx context.Context, r *review, user authenticationv1.Us
 		return nil, err
 	}
 	return verdicts, nil
+}
+
+func enforces(lease *v1alpha1.FencedLease) bool {
+	return lease.Spec.Enforcement != v1alpha1.EnforcementAudit
 }
 
 // showStored makes a scale write judgeable: a Scale shows no annotations, so the object itself is read, and must be the

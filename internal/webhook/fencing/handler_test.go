@@ -433,6 +433,12 @@ func TestHandlerIsTotal(t *testing.T) {
 		"audit that has become enforcement a moment ago": {
 			world: stored(with(audit)), ask: ask{old: report(current), new: report(stale)}, want: "StaleToken", reads: 1,
 		},
+		"audit without a quorum": {
+			world: unreadable(with(audit)), ask: ask{old: report(current), new: report(stale)}, want: allowed, reads: 1,
+		},
+		"audit of a scale whose object cannot be read": {
+			world: with(audit), ask: ask{subresource: "scale", old: report(""), new: report("")}, want: allowed,
+		},
 		"dry run of a stale write": {
 			world: held(), ask: ask{old: report(current), new: report(stale), dryRun: true}, want: "StaleToken",
 		},
