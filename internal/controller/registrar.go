@@ -84,7 +84,8 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 		return ctrl.Result{RequeueAfter: r.opts.ProbeInterval}, nil
 	}
 	if err != nil {
-		return ctrl.Result{}, r.record(ctx, leases.Items, func(found *installation) { found.failed(err) }, err)
+		r.record(ctx, leases.Items, func(found *installation) { found.failed(err) })
+		return ctrl.Result{}, err
 	}
 	probed, err := r.prober.Probe(ctx, registration.Hash)
 	if err != nil {
@@ -93,7 +94,7 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 	r.opts.Metrics.probed(probed)
 	r.opts.Metrics.skipped(registration.Problems)
 	now := newInstalled(registration, leases.Items, done, probed)
-	_ = r.record(ctx, leases.Items, func(found *installation) { found.succeeded(now) }, nil)
+	r.record(ctx, leases.Items, func(found *installation) { found.succeeded(now) })
 	return ctrl.Result{RequeueAfter: r.nextProbe(now.verdict)}, nil
 }
 
@@ -210,8 +211,8 @@ func (r *registrar) apply(ctx context.Context, registration Registration) (chang
 	return done, nil
 }
 
-// record changes what is known, and wakes the leases for which that makes a difference. It returns err.
-func (r *registrar) record(ctx context.Context, leases []v1alpha1.FencedLease, change func(*installation), err error) error {
+// record changes what is known, and wakes the leases for which that makes a difference.
+func (r *registrar) record(ctx context.Context, leases []v1alpha1.FencedLease, change func(*installation)) {
 	before := make([]report, len(leases))
 	for i := range leases {
 		before[i] = r.found.of(&leases[i])
@@ -222,7 +223,6 @@ func (r *registrar) record(ctx context.Context, leases []v1alpha1.FencedLease, c
 			r.wake(ctx, &leases[i])
 		}
 	}
-	return err
 }
 
 // nextProbe returns when to look again: soon until the registration is in force, rarely after that.

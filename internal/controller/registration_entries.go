@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -144,4 +145,4 @@ func rulesOf(targets []target, scope admissionv1.ScopeType, operations ...admiss
 	return rules
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	admissionapi "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -106,7 +105,7 @@ func (s *suite) runAs(config *rest.Config, mutations ...func(*Options)) *running
 	scheme, err := env.NewScheme()
 	s.must(err)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: funcr.New(func(p, a string) { println(p, a) }, funcr.Options{}),
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
 	})
 	s.must(err)
 	r := &running{metrics: NewMetrics(), reports: NewReports(), bundleChanged: make(chan event.GenericEvent)}
