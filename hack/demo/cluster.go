@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -46,8 +47,8 @@ type cluster struct {
 	children   []*child
 }
 
-// startCluster builds the worker and starts the control plane.
-func startCluster(ctx context.Context, o options, say *timeline) (*cluster, error) {
+// newCluster makes the folder of the demo. The caller stops the cluster, started or not.
+func newCluster(o options) (*cluster, error) {
 	if !o.plainOnly {
 		if err := checkFiles(o.manager, o.install); err != nil {
 			return nil, err
@@ -57,11 +58,7 @@ func startCluster(ctx context.Context, o options, say *timeline) (*cluster, erro
 	if err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
-	c := &cluster{options: o, dir: dir, worker: o.worker}
-	if err := c.start(ctx, say); err != nil {
-		return nil, errors.Join(err, c.stop())
-	}
-	return c, nil
+	return &cluster{options: o, dir: dir, worker: o.worker}, nil
 }
 
 func checkFiles(paths ...string) error {
@@ -73,6 +70,7 @@ func checkFiles(paths ...string) error {
 	return nil
 }
 
+// start builds the worker and starts the control plane.
 func (c *cluster) start(ctx context.Context, say *timeline) error {
 	// What others write into the temporary folder on the way goes with ours.
 	if err := os.Setenv("TMPDIR", c.dir); err != nil {
@@ -92,7 +90,9 @@ func (c *cluster) start(ctx context.Context, say *timeline) error {
 	if c.kubectl = c.options.kubectl; c.kubectl == "" {
 		c.kubectl = c.env.Binary("kubectl")
 	}
-	if c.client, err = env.Client(c.env.Config()); err != nil {
+	config := c.env.Config()
+	config.WarningHandler = warnings{say}
+	if c.client, err = env.Client(config); err != nil {
 		return err
 	}
 	if c.kubeconfig, err = c.env.WriteKubeconfig("demo-admin", c.env.Config()); err != nil {
@@ -225,7 +225,7 @@ func (c *cluster) await(ctx context.Context, what string, check func(context.Con
 			return nil
 		}
 		if c.manager != nil && !c.manager.running() {
-			return fmt.Errorf("wait for %s: the manager has ended (%w); %s", what, errors.Join(c.manager.waitErr), c.manager.logTail())
+			return fmt.Errorf("wait for %s: the manager has ended (%s); %s", what, c.manager.cmd.ProcessState, c.manager.logTail())
 		}
 		select {
 		case <-ticker.C:
@@ -257,8 +257,21 @@ func runCommand(cmd *exec.Cmd, environment []string, out *bytes.Buffer) error {
 	var errOut bytes.Buffer
 	cmd.Env = append(os.Environ(), environment...)
 	cmd.Stdout, cmd.Stderr = out, &errOut
+	// A group of its own, so that an interrupt ends also what the command has started.
+	cmd.SysProcAttr = childAttributes()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("run %s: %w: %s", cmd, err, bytes.TrimSpace(errOut.Bytes()))
 	}
 	return nil
+}
+
+// warnings prints the warnings of the API server.
+type warnings struct{ say *timeline }
+
+func (w warnings) HandleWarningHeader(code int, _, text string) {
+	const miscellaneous = 299 // the only code that Kubernetes uses
+	if code == miscellaneous {
+		w.say.step("Warning: %s", text)
+	}
 }

@@ -51,7 +51,7 @@ func main() {
 func play(ctx context.Context, o options, out, errOut io.Writer) int {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := run(limited, o, newTimeline(out))
+	err := run(limited, o, newTimeline(out), errOut)
 	var differs *differsError
 	switch {
 	case err == nil:
@@ -67,13 +67,19 @@ func play(ctx context.Context, o options, out, errOut io.Writer) int {
 	return 1
 }
 
-func run(ctx context.Context, o options, say *timeline) (err error) {
-	c, err := startCluster(ctx, o, say)
+func run(ctx context.Context, o options, say *timeline, errOut io.Writer) error {
+	c, err := newCluster(o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
-
+	defer func() {
+		if err := c.stop(); err != nil {
+			_, _ = fmt.Fprintf(errOut, "demo: clean up: %v\n", err)
+		}
+	}()
+	if err := c.start(ctx, say); err != nil {
+		return err
+	}
 	if !o.plainOnly {
 		if err := c.install(ctx, say); err != nil {
 			return err

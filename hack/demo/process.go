@@ -22,7 +22,6 @@ type child struct {
 	cmd     *exec.Cmd
 	logPath string
 	done    chan struct{} // closed when the process is gone
-	waitErr error         // how it ended, once done is closed
 }
 
 // startChild starts a program. Its standard error goes to a log in dir, and its standard output too, if stdout is nil.
@@ -50,7 +49,7 @@ func startChild(dir, name string, stdin io.Reader, stdout io.Writer, environment
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			c.waitErr = cmd.Wait()
+			_ = cmd.Wait() // how it ended is in its ProcessState
 		}
 	}()
 	if err := <-started; err != nil {
@@ -102,6 +101,9 @@ func (c *child) logTail() string {
 	data, err := os.ReadFile(c.logPath)
 	if err != nil {
 		return err.Error()
+	}
+	if len(data) == 0 {
+		return "its log is empty"
 	}
 	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	return fmt.Sprintf("last lines of its log:\n%s", strings.Join(all[max(0, len(all)-lines):], "\n"))

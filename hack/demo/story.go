@@ -155,11 +155,11 @@ func (c *cluster) playFenced(ctx context.Context, say *timeline) error {
 		if err := expect("code of the refusal ("+answer.Message+")", int32(http.StatusForbidden), answer.Code); err != nil {
 			return err
 		}
-		verb := "goes on (SIGCONT) and writes"
+		what := "A goes on (SIGCONT) and writes report " + daily
 		if report == weekly {
-			verb = "writes"
+			what = "A writes report " + weekly + " too, which B has not touched,"
 		}
-		say.step("A %s report %s with its token %s: %d %s", verb, report, h.termA.Token, answer.Code, answer.Reason)
+		say.step("%s with its token %s: %d %s", what, h.termA.Token, answer.Code, answer.Reason)
 		say.quote(answer.Message)
 	}
 	if err := c.checkFenced(ctx, h); err != nil {

@@ -18,7 +18,7 @@ import (
 
 const (
 	// leaseDuration is short, so that the demo is, and long enough for a busy machine.
-	leaseDuration = 4 * time.Second
+	leaseDuration = 5 * time.Second
 
 	// answerTime bounds the wait for one report of a worker.
 	answerTime = 30 * time.Second
