@@ -99,7 +99,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 	h.options.Metrics.observe(r, verdicts, err, h.options.Clock.Since(begin))
 	if log := logf.FromContext(ctx).V(1); log.Enabled() {
-		log.Info("Judged a guarded write", "resource", r.resource.GroupResource().String(), "subresource", r.subresource,
+		log.Info("Judged a guarded write", "requestID", req.UID, "resource", r.resource.GroupResource().String(), "subresource", r.subresource,
 			"operation", r.write.Operation, "object", klog.KRef(r.namespace, r.name), "user", r.write.Writer.Username,
 			"dryRun", r.dryRun, "allowed", answer.Allowed, "verdicts", summary(verdicts), "unavailable", errorText(err))
 	}

@@ -188,7 +188,7 @@ func extra(values ...string) map[string]authenticationv1.ExtraValue {
 	return map[string]authenticationv1.ExtraValue{key: values}
 }
 
-func (a ask) review(t *testing.T) []byte {
+func (a ask) review(t testing.TB) []byte {
 	t.Helper()
 	if a.operation == "" {
 		a.operation = admissionv1.Update
@@ -217,7 +217,7 @@ func (a ask) review(t *testing.T) []byte {
 	})
 }
 
-func encode(t *testing.T, v any) []byte {
+func encode(t testing.TB, v any) []byte {
 	t.Helper()
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -34,7 +34,18 @@ type review struct {
 
 // state is the part of an object that a review reads. Fields are matched by their exact names, as the API server does.
 type state struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
+	Metadata stateMetadata `json:"metadata"`
+}
+
+// stateMetadata leaves out what no verdict depends on, above all managedFields, which are often the larger part of an
+// object.
+type stateMetadata struct {
+	Name              string            `json:"name"`
+	ResourceVersion   string            `json:"resourceVersion"`
+	Labels            map[string]string `json:"labels"`
+	Annotations       map[string]string `json:"annotations"`
+	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+	Finalizers        []string          `json:"finalizers"`
 }
 
 // decode reads a review. It returns an error for one that the API server does not send.
@@ -136,7 +147,10 @@ func compare(before, after []byte) (fence.Change, error) {
 // showStored replaces the two Scale objects of a scale write, which show neither annotations nor labels, by the stored
 // object that they belong to.
 func (r *review) showStored(stored *metav1.PartialObjectMetadata) {
-	s := &state{Metadata: stored.ObjectMeta}
+	s := &state{Metadata: stateMetadata{
+		Name: stored.Name, ResourceVersion: stored.ResourceVersion, Labels: stored.Labels, Annotations: stored.Annotations,
+		DeletionTimestamp: stored.DeletionTimestamp, Finalizers: stored.Finalizers,
+	}}
 	r.write.Old, r.write.New = objectOf(s), objectOf(s)
 	r.oldLabels, r.newLabels = labelsOf(s), labelsOf(s)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -38,7 +39,8 @@ func guardsVersion(ctx context.Context) string {
 // Register serves a handler's two paths.
 func Register(handler *Handler, register func(path string, handler http.Handler)) error {
 	for _, path := range []string{PathGuarded, PathStatus} {
-		hook := &admission.Webhook{Handler: handler}
+		// The handler's own line says everything about a request. A logger for each would cost more than the decision.
+		hook := &admission.Webhook{Handler: handler, LogConstructor: func(base logr.Logger, _ *admission.Request) logr.Logger { return base }}
 		served, err := admission.StandaloneWebhook(hook.WithRecoverPanic(true), admission.StandaloneOptions{MetricsPath: path})
 		if err != nil {
 			return fmt.Errorf("build webhook %s: %w", path, err)

@@ -1,0 +1,12 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "syscall"
+
+// childAttributes puts a child into a group of its own, so that an interrupt from the terminal reaches this process alone,
+// which then ends its children; and makes the kernel kill the child if this process is killed.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
