@@ -107,11 +107,11 @@ func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
-// policyMark is how the mark policy, in the API server, reads the generation of a mark.
-var policyMark = regexp.MustCompile(`^([0-9]{1,18})(?:[./]|$)`)
+// policyMark is how the mark policy, in the API server, reads a mark.
+var policyMark = regexp.MustCompile(`^([1-9][0-9]{0,17})([.][a-z0-9]{8})?(/[-_.:A-Za-z0-9]{1,128})?$`)
 
-// What the decision accepts, the mark policy accepts too: the two never bar each other's way. (The policy is the stricter
-// one where a stored mark is no token.)
+// What the decision accepts, the mark policy accepts too: the two never bar each other's way. Neither takes a stored text
+// that is no token for a mark.
 func FuzzTheMarkPolicyAgrees(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"33.aaaaaaaa/1", "34.bbbbbbbb/1", ""}, {"34", "34/1", ""}, {"34", "034", ""}, {"34.bbbbbbbb/1", "", "34.bbbbbbbb/2"},

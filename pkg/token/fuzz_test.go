@@ -32,7 +32,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("Parse(%q) writes %q", text, got)
 		}
 		if !policyPattern.MatchString(text) {
-			t.Fatalf("%q is accepted here and refused by the mark policy", text)
+			t.Fatalf("%q is accepted, and an expression in the API server cannot read it", text)
 		}
 		if got.Generation < 1 || got.Generation > token.MaxGeneration {
 			t.Fatalf("Parse(%q) has generation %d", text, got.Generation)

@@ -14,7 +14,7 @@ import (
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
-// policyPattern is what the mark policy, which runs in the API server, requires of every mark.
+// policyPattern is the least that an expression in the API server needs to read the generation of a mark.
 var policyPattern = regexp.MustCompile(`^[0-9]{1,18}([./]|$)`)
 
 func TestParseAccepts(t *testing.T) {
@@ -52,7 +52,7 @@ func TestParseAccepts(t *testing.T) {
 				t.Errorf("String of Parse(%q) (-want +got):\n%s", tc.text, diff)
 			}
 			if !policyPattern.MatchString(tc.text) {
-				t.Errorf("%q does not satisfy the mark policy's pattern", tc.text)
+				t.Errorf("an expression in the API server cannot read %q", tc.text)
 			}
 		})
 	}
