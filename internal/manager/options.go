@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -141,10 +142,14 @@ func Parse(args []string, errOut io.Writer) (*Options, error) {
 	flags.SetOutput(errOut)
 	o.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
+		// It has been printed.
 		return nil, err
 	}
 	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q: the manager takes flags only", flags.Arg(0))
+		err := fmt.Errorf("unexpected argument %q: the manager takes flags only", flags.Arg(0))
+		_, _ = fmt.Fprintln(errOut, err)
+		flags.Usage()
+		return nil, err
 	}
 	return o, nil
 }
@@ -164,7 +169,9 @@ func (o *Options) Validate() error {
 		if err := checkURL(o.WebhookURL); err != nil {
 			errs = append(errs, fmt.Errorf("--webhook-url %q: %w", o.WebhookURL, err))
 		}
-	} else if problems := validation.IsDNS1035Label(o.WebhookService); len(problems) > 0 {
+	}
+	// Certificates name the Service also where API servers call by URL.
+	if problems := validation.IsDNS1035Label(o.WebhookService); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--webhook-service %q: %s", o.WebhookService, strings.Join(problems, ", ")))
 	}
 	for name, d := range map[string]time.Duration{"cert-settle": o.CertSettle, "cert-ca-life": o.CALife, "cert-leaf-life": o.LeafLife} {
@@ -188,11 +195,15 @@ func checkURL(text string) error {
 		return errors.New("must begin with https://")
 	case u.Hostname() == "":
 		return errors.New("must name a host")
-	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return errors.New("must be https://<host>[:<port>] and nothing more")
-	default:
-		return nil
 	}
+	if port := u.Port(); port != "" {
+		if number, err := strconv.Atoi(port); err != nil || number < 1 || number > 65535 {
+			return fmt.Errorf("port %s: must be 1 to 65535", port)
+		}
+	}
+	return nil
 }
 
 // names returns what serving certificates are for.

@@ -71,13 +71,16 @@ func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		_, _ = fmt.Fprintln(errOut, err)
 		return 2
 	case options.Version:
 		_, _ = fmt.Fprintln(out, program, version.Long())
 		return 0
 	}
 	log := zap.New(zap.UseFlagOptions(&options.Zap), zap.WriteTo(errOut))
+	// The loggers of the libraries are the process's, so the program sets them and Run does not: setting them is not safe
+	// while another manager runs in the same process.
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
 	if err := Run(ctx, options, Dependencies{Log: log}); err != nil {
 		log.Error(err, "The manager has ended")
 		return 1
@@ -94,8 +97,6 @@ func Run(ctx context.Context, options *Options, deps Dependencies) error {
 	if err := deps.setDefaults(options); err != nil {
 		return err
 	}
-	ctrl.SetLogger(deps.Log)
-	klog.SetLogger(deps.Log)
 
 	ending := &drain{clock: deps.Clock, delay: options.DrainDelay}
 	p := &parts{options: options, deps: deps, ending: ending}
