@@ -18,17 +18,39 @@ import (
 
 // entry is one entry of a webhook configuration: targets that are guarded in the same places.
 type entry struct {
-	// name tells entries apart: own-<hash> or wide-<hash>.
-	name    string
+	// name tells entries apart: own-<hash> or wide-<hash>, after audit- for leases in Audit.
+	name string
+	// audit says that the entry is for leases in Audit.
+	audit   bool
 	targets []target
 	// scope is that of the rules: a guard without a namespaceSelector never reaches cluster-scoped objects.
 	scope    admissionv1.ScopeType
 	selector *metav1.LabelSelector
 }
 
-// entriesOf groups guards into as few entries as possible, in a fixed order. Every target that is guarded in a place is in
-// an entry for this place; a write is called for twice only where the selectors of two wide guards overlap.
+// failurePolicy is Ignore where only leases in Audit guard: they refuse nothing, also while every manager is down.
+func (e entry) failurePolicy() admissionv1.FailurePolicyType {
+	if e.audit {
+		return admissionv1.Ignore
+	}
+	return admissionv1.Fail
+}
+
+// entriesOf returns the entries for guards that enforce, and apart from them those for guards in Audit. A write that both
+// guard is called for twice.
 func entriesOf(guards []placed, managerNamespace string) []entry {
+	inAudit := func(g placed) bool { return g.audit }
+	enforcing := groupedEntries(slices.DeleteFunc(slices.Clone(guards), inAudit), managerNamespace)
+	auditing := groupedEntries(slices.DeleteFunc(slices.Clone(guards), func(g placed) bool { return !inAudit(g) }), managerNamespace)
+	for i := range auditing {
+		auditing[i].name, auditing[i].audit = "audit-"+auditing[i].name, true
+	}
+	return append(auditing, enforcing...)
+}
+
+// groupedEntries groups guards into as few entries as possible, in a fixed order. Every target that is guarded in a place is in
+// an entry for this place; a write is called for twice only where the selectors of two wide guards overlap.
+func groupedEntries(guards []placed, managerNamespace string) []entry {
 	everywhere := map[target]bool{}
 	for _, g := range guards {
 		everywhere[g.target] = everywhere[g.target] || isEverything(g.selector)

@@ -26,22 +26,23 @@ const (
 // guardsConfiguration calls the webhook for guarded writes other than those to /status.
 func guardsConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.ValidatingWebhookConfiguration {
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta}
-	add := func(name string, rules []admissionv1.RuleWithOperations, selector *metav1.LabelSelector, conditions []admissionv1.MatchCondition) {
+	add := func(name string, rules []admissionv1.RuleWithOperations, selector *metav1.LabelSelector, conditions []admissionv1.MatchCondition,
+		policy admissionv1.FailurePolicyType) {
 		configuration.Webhooks = append(configuration.Webhooks, admissionv1.ValidatingWebhook{
 			Name: name, Rules: rules, NamespaceSelector: selector, MatchConditions: conditions,
 			ClientConfig:            in.Endpoint.clientConfig(PathGuards+in.MinVersion, in.Bundle),
 			ObjectSelector:          &metav1.LabelSelector{},
-			FailurePolicy:           ptr.To(admissionv1.Fail),
+			FailurePolicy:           &policy,
 			MatchPolicy:             ptr.To(admissionv1.Equivalent),
 			SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
 			TimeoutSeconds:          ptr.To[int32](webhookTimeoutSeconds),
 			AdmissionReviewVersions: []string{reviewVersion},
 		})
 	}
-	add(probeEntry, probeWebhookRules(), inNamespaces([]string{in.Namespace}), probeConditions(probe.Name(probe.Guards, hash)))
+	add(probeEntry, probeWebhookRules(), inNamespaces([]string{in.Namespace}), probeConditions(probe.Name(probe.Guards, hash)), admissionv1.Fail)
 	for _, e := range entriesOf(placedFor(resolved.placed, false), in.Namespace) {
 		rules := rulesOf(e.targets, e.scope, admissionv1.Create, admissionv1.Update, admissionv1.Delete)
-		add(e.name+webhookDomain, rules, e.selector, systemConditions(in.SystemWriters))
+		add(e.name+webhookDomain, rules, e.selector, systemConditions(in.SystemWriters), e.failurePolicy())
 	}
 	return configuration
 }
@@ -50,12 +51,13 @@ func guardsConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 // sees the old metadata there; the webhook patches nothing.
 func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingWebhookConfiguration {
 	configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta}
-	add := func(name string, rules []admissionv1.RuleWithOperations, selector *metav1.LabelSelector, conditions []admissionv1.MatchCondition) {
+	add := func(name string, rules []admissionv1.RuleWithOperations, selector *metav1.LabelSelector, conditions []admissionv1.MatchCondition,
+		policy admissionv1.FailurePolicyType) {
 		configuration.Webhooks = append(configuration.Webhooks, admissionv1.MutatingWebhook{
 			Name: name, Rules: rules, NamespaceSelector: selector, MatchConditions: conditions,
 			ClientConfig:            in.Endpoint.clientConfig(PathStatus+in.MinVersion, in.Bundle),
 			ObjectSelector:          &metav1.LabelSelector{},
-			FailurePolicy:           ptr.To(admissionv1.Fail),
+			FailurePolicy:           &policy,
 			MatchPolicy:             ptr.To(admissionv1.Equivalent),
 			SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
 			TimeoutSeconds:          ptr.To[int32](webhookTimeoutSeconds),
@@ -63,9 +65,9 @@ func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 			ReinvocationPolicy:      ptr.To(admissionv1.NeverReinvocationPolicy),
 		})
 	}
-	add(probeEntry, probeWebhookRules(), inNamespaces([]string{in.Namespace}), probeConditions(probe.Name(probe.Status, hash)))
+	add(probeEntry, probeWebhookRules(), inNamespaces([]string{in.Namespace}), probeConditions(probe.Name(probe.Status, hash)), admissionv1.Fail)
 	for _, e := range entriesOf(placedFor(resolved.placed, true), in.Namespace) {
-		add(e.name+webhookDomain, rulesOf(e.targets, e.scope, admissionv1.Update), e.selector, nil)
+		add(e.name+webhookDomain, rulesOf(e.targets, e.scope, admissionv1.Update), e.selector, nil, e.failurePolicy())
 	}
 	return configuration
 }

@@ -76,10 +76,8 @@ func TestHowATokenArrives(t *testing.T) {
 			update(marked(markB), marked(nowB), carrying(nowB, nowB)), fresh(held()), deny(fence.MalformedToken)},
 		"an annotation and a request that disagree are malformed": {
 			update(marked(markB), marked(nowB), carrying(nowA)), fresh(held()), deny(fence.MalformedToken)},
-		"a status request that carries the current token may send back an older mark that it has read": {
-			status(marked(nowB), marked(markB), carrying("34.bbbbbbbb")), fresh(held()), allow(fence.CurrentToken)},
-		"a status request that carries a stale token is judged by it, whatever its annotation says": {
-			status(marked(markB), marked(nowB), carrying(nowA)), fresh(held()), deny(fence.StaleToken)},
+		"a status request whose annotation and extra disagree is malformed": {
+			status(marked(markB), marked(nowB), carrying("34.bbbbbbbb/3")), fresh(held()), deny(fence.MalformedToken)},
 		"an empty value in the request is malformed": {
 			remove(marked(markB), carrying("")), fresh(held()), deny(fence.MalformedToken)},
 		"a key without values presents nothing": {

@@ -105,10 +105,6 @@ func (d *decision) markRemoved() bool {
 
 // readToken finds the token that the write presents: one value carried by the request, or a changed annotation. An
 // annotation that is as stored was inherited and presents nothing.
-//
-// The annotation of a status write that carries a token is not looked at. It is not stored, and a writer that sends back
-// what it has read, of an object that was written since, must get the conflict that the API server answers after this
-// decision, not a refusal.
 func (d *decision) readToken() (problem string) {
 	values := d.write.Writer.Extra[d.key]
 	if len(values) > 1 {
@@ -117,7 +113,7 @@ func (d *decision) readToken() (problem string) {
 	text, changed := changedAnnotation(d.write, d.key)
 	carrier := CarrierAnnotation
 	switch {
-	case len(values) == 1 && changed && text != values[0] && d.write.Subresource != SubresourceStatus:
+	case len(values) == 1 && changed && text != values[0]:
 		return "the annotation is " + quote(text) + ", the request carries " + quote(values[0])
 	case len(values) == 1:
 		text, carrier = values[0], CarrierRequest

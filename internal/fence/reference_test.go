@@ -123,14 +123,13 @@ func (c contract) nobodyRemovesTheMark() (essence, bool) {
 	return deny("MarkTampered"), main && c.mark.generation > 0 && !stored(c.w.New).there
 }
 
-// "Two values under one key, or an annotation and an extra that disagree, are malformed." The annotation of a status
-// request that carries a token does not count: it is not stored, and may be an older mark that the writer has read.
+// "Two values under one key, or an annotation and an extra that disagree, are malformed."
 func (c contract) oneWellFormedToken() (essence, bool) {
 	values := c.w.Writer.Extra[tokenKey]
 	if len(values) > 1 {
 		return deny("MalformedToken"), true
 	}
-	if c.changesAnnotation() && c.w.Subresource != "status" && len(values) == 1 && values[0] != stored(c.w.New).text {
+	if c.changesAnnotation() && len(values) == 1 && values[0] != stored(c.w.New).text {
 		return deny("MalformedToken"), true
 	}
 	p := c.presents()

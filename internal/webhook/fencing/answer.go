@@ -30,7 +30,9 @@ const (
 // answerOf encodes verdicts: all leases that guard the object must admit the write.
 func answerOf(r *review, verdicts []fence.Verdict) admission.Response {
 	answer := admission.Allowed("")
-	if i := slices.IndexFunc(verdicts, refuses); i >= 0 {
+	if i := slices.IndexFunc(verdicts, refuses); i >= 0 && r.outdated() {
+		answer = conflict(r)
+	} else if i >= 0 {
 		answer = deny(r, verdicts[i])
 	} else if i := slices.IndexFunc(verdicts, unknown); i >= 0 {
 		answer = unavailable(r, verdicts[i].Message)
@@ -58,10 +60,17 @@ func refuses(v fence.Verdict) bool { return v.Outcome == fence.Deny && !v.Audite
 
 func unknown(v fence.Verdict) bool { return v.Outcome != fence.Allow && v.Outcome != fence.Deny }
 
-// deny answers 403 with a reason and a cause of ours. Not 409, on which clients try again, and no time to retry after.
+// deny answers 403 with a reason and a cause of ours. Not 409, on which clients try again, and no time to retry after;
+// conflict is for what is one.
 func deny(r *review, v fence.Verdict) admission.Response {
 	return refuse(r, http.StatusForbidden, v1alpha1.StatusReasonFenced, v.Message,
 		metav1.StatusCause{Type: metav1.CauseType(v.Reason), Message: v.Message, Field: tokenField(v.Lease.Name)})
+}
+
+// conflict answers as the API server would: the client reads the object again, and shows then which token it has.
+func conflict(r *review) admission.Response {
+	return refuse(r, http.StatusConflict, metav1.StatusReasonConflict,
+		"the object has been modified since resourceVersion "+r.basedOn+": read it again and apply the change to what is stored")
 }
 
 func tokenField(leaseName string) string {

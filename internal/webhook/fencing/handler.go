@@ -195,11 +195,11 @@ func (h *Handler) judgeBy(
 		return fence.Verdict{}, false, err
 	}
 	verdict = fence.Decide(r.write, fence.View{Lease: fence.LeaseOf(cached), Origin: fence.Cached})
+	key := types.NamespacedName{Namespace: cached.Namespace, Name: cached.Name}
 	if verdict.Outcome != fence.NeedsRead {
+		h.tellAhead(key, verdict, r)
 		return verdict, true, nil
 	}
-
-	key := types.NamespacedName{Namespace: cached.Namespace, Name: cached.Name}
 	lease, err := h.options.Leases.Fresh(ctx, key)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -222,12 +222,18 @@ func (h *Handler) judgeBy(
 	if verdict, err = h.override(ctx, r, user, lease, view, verdict); err != nil {
 		return fence.Verdict{}, false, err
 	}
+	h.tellAhead(key, verdict, r)
+	return verdict, true, nil
+}
+
+// tellAhead reports a generation above the lease's. By a cached lease it may be no more than a lag: whoever acts on it
+// reads the lease first.
+func (h *Handler) tellAhead(key types.NamespacedName, verdict fence.Verdict, r *review) {
 	if verdict.Ahead > 0 && !r.dryRun {
 		h.options.Observer.GenerationAhead(Sighting{
 			Lease: key, Generation: verdict.Ahead, Mark: verdict.Ahead > verdict.Presented.Generation, Object: r.object(),
 		})
 	}
-	return verdict, true, nil
 }
 
 func goneLease(lease *v1alpha1.FencedLease) fence.Lease {

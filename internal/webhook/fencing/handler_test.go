@@ -346,6 +346,14 @@ func TestHandlerIsTotal(t *testing.T) {
 		"status with the request's token": {
 			world: held(), path: PathStatus, ask: ask{subresource: "status", old: report(stale), new: report(stale), extra: extra("34.bbbbbbbb")}, want: allowed, reads: 1,
 		},
+		"status based on an older version, sending back its mark": {
+			world: held(), path: PathStatus, ask: ask{subresource: "status", old: report(current), new: report(stale, meta("resourceVersion", "80"))}, want: "Conflict",
+		},
+		"status based on an older version, sending back its mark beside the request's token": {
+			world: held(), path: PathStatus, ask: ask{
+				subresource: "status", old: report(current), new: report("34.bbbbbbbb/0", meta("resourceVersion", "80")), extra: extra("34.bbbbbbbb"),
+			}, want: "Conflict",
+		},
 		"scale with the request's token": {
 			world: scaled(held(), "90", stale), ask: ask{subresource: "scale", old: report(""), new: report(""), extra: extra("34.bbbbbbbb")}, want: allowed, reads: 1,
 		},

@@ -28,8 +28,15 @@ type review struct {
 	dryRun      bool
 	// oldLabels and newLabels are nil where the review shows no such state.
 	oldLabels, newLabels labels.Set
-	// storedVersion is the resourceVersion of the old object, empty on create.
-	storedVersion string
+	// storedVersion is the resourceVersion of the old object, empty on create; basedOn is that of the new one.
+	storedVersion, basedOn string
+}
+
+// outdated reports whether a status write names another version than the stored one. The mutating phase, in which it is
+// judged, comes before the API server compares versions: such a write can only end in a conflict, and the annotations
+// that it sends back are those of an older version.
+func (r *review) outdated() bool {
+	return r.subresource == fence.SubresourceStatus && r.basedOn != "" && r.basedOn != r.storedVersion
 }
 
 // state is the part of an object that a review reads. Fields are matched by their exact names, as the API server does.
@@ -83,6 +90,7 @@ func decode(req admission.Request, system fence.SystemWriters) (*review, error) 
 	}
 	if after != nil {
 		r.write.New, r.newLabels = objectOf(after), labelsOf(after)
+		r.basedOn = after.Metadata.ResourceVersion
 	}
 	// A deletecollection names no object, and a create with generateName has its name in the object only.
 	for _, s := range []*state{before, after} {

@@ -101,7 +101,8 @@ var _ = Describe("The truth table", Ordered, func() {
 		read := s.get(ctx, name)
 		Expect(writes()[3].do(ctx, admin, s, name, fresh(s.b))).To(Succeed())
 		setPhase(read)
-		Expect(s.carrying(s.b).Status().Update(ctx, read)).To(Satisfy(apierrors.IsConflict))
+		Expect(s.carrying(s.b).Status().Update(ctx, read.DeepCopy())).To(Satisfy(apierrors.IsConflict))
+		Expect(admin.Status().Update(ctx, read)).To(Satisfy(apierrors.IsConflict), "also of a writer who presents none")
 	})
 
 	It("refuses a request that inherits the newer leader's mark", func(ctx SpecContext) {
