@@ -6,6 +6,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -56,6 +57,9 @@ func TestOnAPIServer(t *testing.T) {
 		{"possession shows in conditions and metrics", possession},
 		{"many namespaces share one entry", manyNamespaces},
 		{"a lease without guards is ready", withoutGuards},
+		{"a wide guard reaches cluster-scoped objects and no protected namespace", wideGuard},
+		{"a probe goes through every API server", probes},
+		{"the CA bundle reaches the installed configuration and nothing else is touched (F-12)", bundleByService},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(s.in(t), r) })
 	}
@@ -622,6 +626,7 @@ func possession(s *suite, r *running) {
 	if got := testutil.ToFloat64(r.metrics.handovers) - before; got != 1 {
 		s.Errorf("%v handovers counted, want 1", got)
 	}
+	s.awaitReady(lease)
 	version := s.versions()
 	for range 20 {
 		s.must(env.Renew(s.Context(), s.client, lease))
@@ -652,6 +657,181 @@ func manyNamespaces(s *suite, _ *running) {
 	s.Errorf("no entry has all namespaces: %+v", o.Webhooks)
 }
 
+func wideGuard(s *suite, _ *running) {
+	namespace, blue := s.env.CreateNamespace(s), s.env.CreateNamespace(s, map[string]string{"team": "blue"})
+	s.must(s.env.InstallGuardedCRD(s.Context(), widgets(apiextensionsv1.ClusterScoped, "planets")))
+	lease := s.createLease(env.NewLease(namespace, "wide", func(l *v1alpha1.FencedLease) {
+		l.Spec.Guards[0].Resources = []string{"planets/*", "reports"}
+		l.Spec.Guards[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{blue, managerNamespace, "kube-system"}},
+		}}
+	}))
+	s.awaitReady(lease)
+	s.hook.take()
+	key := v1alpha1.TokenKey("wide")
+	planet := &unstructured.Unstructured{}
+	planet.SetGroupVersionKind(env.ReportKind(env.ReportVersion).GroupVersion().WithKind("Planet"))
+	planet.SetName("earth")
+	planet.SetAnnotations(map[string]string{key: "34"})
+	s.must(s.client.Create(s.Context(), planet))
+	lower := client.RawPatch(types.MergePatchType, []byte(patchMark(key, "33")))
+	if err := s.client.Patch(s.Context(), planet, lower); !apierrors.IsForbidden(err) {
+		s.Errorf("lowering the mark of a cluster-scoped object: got %v, want a refusal", err)
+	}
+	if err := s.client.Patch(s.Context(), s.report(blue, "wide", map[string]string{key: "34"}), lower); !apierrors.IsForbidden(err) {
+		s.Errorf("lowering a mark in a selected namespace: got %v, want a refusal", err)
+	}
+	for _, protected := range []string{managerNamespace, "kube-system"} {
+		s.must(s.client.Patch(s.Context(), s.report(protected, "free", map[string]string{key: "34"}), lower))
+	}
+	if diff := cmp.Diff(map[string]int{"CREATE planets ": 1, "CREATE reports " + blue: 1}, s.hook.take()); diff != "" {
+		s.Errorf("calls (-want +got):\n%s", diff)
+	}
+	// The scan of a wide guard reads both.
+	s.must(s.client.Create(s.Context(), env.NewLease(blue, "wide-too", func(l *v1alpha1.FencedLease) { l.Spec.Guards = lease.Spec.Guards })))
+	s.deleteLeases(namespace, blue)
+	s.must(s.client.Delete(s.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "planets.example.com"}}))
+}
+
+func probes(s *suite, _ *running) {
+	lease := s.createLease(env.NewLease(s.env.CreateNamespace(s), "probed"))
+	s.awaitReady(lease)
+	marks := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: MarksName}}
+	s.refresh(marks)
+	hash := marks.Annotations[ContentHashAnnotation]
+	var hosts []string
+	for i := range s.env.APIServers() {
+		hosts = append(hosts, hostOf(s.env.Via(i, s.env.Config()).Host))
+	}
+	fixed := func(addresses ...string) Endpoints {
+		return func(context.Context) ([]string, error) { return addresses, nil }
+	}
+	for _, test := range []struct {
+		name      string
+		endpoints Endpoints
+		hash      string
+		want      []ProbeOutcome
+		fallback  string
+	}{
+		{"in force on both", fixed(hosts...), hash, []ProbeOutcome{ProbeInForce, ProbeInForce}, ""},
+		{"another registration on both", fixed(hosts...), "0123456789abcdef", []ProbeOutcome{ProbeNotYet, ProbeNotYet}, ""},
+		{"one server is gone", fixed(hosts[0], "127.0.0.1:1"), hash, []ProbeOutcome{ProbeInForce, ProbeUnreachable}, ""},
+		{"no endpoints", fixed(), hash, []ProbeOutcome{ProbeInForce}, "has no endpoints"},
+		{"none can be reached", fixed("127.0.0.1:1"), hash, []ProbeOutcome{ProbeInForce}, "no API server can be reached directly"},
+		{"no right to list endpoints", func(context.Context) ([]string, error) { return nil, fmt.Errorf("forbidden") }, hash, []ProbeOutcome{ProbeInForce}, "cannot be listed"},
+	} {
+		report, err := NewProber(s.env.Config(), managerNamespace, test.endpoints, patience).Probe(s.Context(), test.hash)
+		s.must(err)
+		var got []ProbeOutcome
+		for _, r := range report.Results {
+			got = append(got, r.Outcome)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || !strings.Contains(report.Fallback, test.fallback) || (test.fallback == "") != (report.Fallback == "") {
+			s.Errorf("%s: outcomes (-want +got):\n%s\n%+v", test.name, diff, report)
+		}
+	}
+	addresses, err := EndpointsOf(s.client)(s.Context())
+	s.must(err)
+	if len(addresses) != 0 && len(addresses) != s.env.APIServers() {
+		s.Errorf("endpoints are %v", addresses)
+	}
+}
+
+// bundleByService gives the bundle to a configuration of the same shape, as the API servers of this test call by URL.
+func bundleByService(s *suite, r *running) {
+	r.stop()
+	defer func() {
+		*r = *s.run()
+		s.eventually("the installed configuration calls by URL again", func() error {
+			o := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ValidationName}}
+			s.refresh(o)
+			if o.Webhooks[0].ClientConfig.URL == nil {
+				return fmt.Errorf("it calls by %+v", o.Webhooks[0].ClientConfig)
+			}
+			return nil
+		})
+	}()
+	current := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ValidationName}}
+	s.must(s.client.Delete(s.Context(), current))
+	if changed, err := injectBundle(s.Context(), s.client, Endpoint{ServiceName: "x"}, s.bundle); changed || err != nil {
+		s.Errorf("injecting into nothing: %v, %v", changed, err)
+	}
+	manifest := func() *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
+		o.SetName(ValidationName)
+		// A dry run would call; so this one matches nothing that is written here.
+		hook := map[string]any{
+			"name": "policy.fencedleases.coordination.fencedlease.io", "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+			"clientConfig": map[string]any{"service": map[string]any{"namespace": managerNamespace, "name": "webhook", "path": "/validate"}},
+			"rules":        []any{map[string]any{"apiGroups": []any{"nothing.example.com"}, "apiVersions": []any{"*"}, "operations": []any{"CREATE"}, "resources": []any{"*"}}},
+		}
+		o.Object["webhooks"] = []any{hook}
+		return o
+	}
+	apply := func() {
+		s.Helper()
+		s.must(s.client.Apply(s.Context(), client.ApplyConfigurationFromUnstructured(manifest()), client.FieldOwner("kubectl")))
+	}
+	apply()
+	for pass, wantChanged := range []bool{true, false} {
+		changed, err := injectBundle(s.Context(), s.client, Endpoint{ServiceName: "webhook", ServiceNamespace: managerNamespace}, s.bundle)
+		if err != nil || changed != wantChanged {
+			s.Errorf("pass %d: changed %v, %v, want %v", pass, changed, err, wantChanged)
+		}
+	}
+	s.refresh(current)
+	version := current.ResourceVersion
+	// Without force: nobody owns what the other owns.
+	for range 3 {
+		apply()
+	}
+	s.refresh(current)
+	if current.ResourceVersion != version || string(current.Webhooks[0].ClientConfig.CABundle) != string(s.bundle) || current.Webhooks[0].ClientConfig.Service == nil {
+		s.Errorf("applying the manifest again changed it: %s, before %s: %+v", current.ResourceVersion, version, current.Webhooks[0].ClientConfig)
+	}
+}
+
+// TestRegistrationGoesWithItsDefinition uninstalls the definition while the controllers run (F-13).
+func TestRegistrationGoesWithItsDefinition(t *testing.T) {
+	s := newSuiteOn(t, env.Options{ControllerManager: true})
+	s.run()
+	namespace := s.env.CreateNamespace(s)
+	s.awaitReady(s.createLease(env.NewLease(namespace, "writer")))
+	guarded := s.report(namespace, "guarded", map[string]string{v1alpha1.TokenKey("writer"): "34"})
+
+	s.must(s.client.Delete(s.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}))
+	s.eventually("everything is collected", func() error {
+		for _, o := range append(registrationObjects(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}) {
+			if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T is still there: %w", o, err)
+			}
+		}
+		return nil
+	})
+	s.eventually("the API server has noticed", func() error {
+		return s.client.Patch(s.Context(), guarded, client.RawPatch(types.MergePatchType, []byte(patchMark(v1alpha1.TokenKey("writer"), nil))))
+	})
+	s.must(s.client.Delete(s.Context(), guarded))
+
+	// Installed anew, it begins anew, with a new owner.
+	s.must(s.env.InstallCRDs(s.Context()))
+	s.eventually("the definition is served", func() error {
+		return s.client.Create(s.Context(), env.NewLease(namespace, "again"))
+	})
+	again := env.NewLease(namespace, "again")
+	s.eventually("the registration is back", func() error {
+		s.refresh(again)
+		for _, o := range registrationObjects() {
+			if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.awaitReady(again)
+}
+
 func withoutGuards(s *suite, _ *running) {
 	lease := s.createLease(env.NewLease(s.env.CreateNamespace(s), "bare", func(l *v1alpha1.FencedLease) { l.Spec.Guards = nil }))
 	s.awaitCondition(lease, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonNoGuards)
@@ -668,6 +848,15 @@ func (s *suite) rollOut(r *running) {
 			s.awaitReady(all[i])
 		}
 	}
+	// Leases that earlier stories have deleted are gone from the registration as well.
+	s.eventually("the registration of what is there", func() error {
+		guards := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: GuardsName}}
+		s.refresh(guards)
+		if got, want := guards.Annotations[GuardsHashAnnotation], GuardsHash(leases.Items); got != want {
+			return fmt.Errorf("guards are %s, want %s", got, want)
+		}
+		return nil
+	})
 	r.stop()
 	before := s.versions(all...)
 	next := s.run()

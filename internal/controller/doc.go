@@ -14,6 +14,8 @@
 //   - ValidatingAdmissionPolicy fencedlease-marks and its binding: no mark falls or vanishes, also with every manager down;
 //   - MutatingAdmissionPolicy fencedlease-stamps and its binding: a token in the request's extra becomes the mark.
 //
+// Entries for leases in Audit fail open, all others fail closed.
+//
 // They are never removed while the product is installed: without guards they hold nothing but the entries for probes,
 // so that their uid stays and nothing is unguarded during a roll-out. All belong to the CustomResourceDefinition of
 // FencedLease, and go with it.

@@ -359,6 +359,31 @@ func TestNamespacesThatGuardTheSameShareAnEntry(t *testing.T) {
 	}
 }
 
+func TestOnlyGuardsInAuditFailOpen(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := testInput(drawLeases(t)...)
+		enforcing := slices.DeleteFunc(slices.Clone(in.Leases), func(l v1alpha1.FencedLease) bool { return l.Spec.Enforcement == v1alpha1.EnforcementAudit })
+		r, want := mustBuild(t, in), mustBuild(t, testInput(enforcing...))
+		closed := func(r Registration) map[string]any {
+			entries := map[string]any{}
+			for _, w := range r.Guards.Webhooks[1:] {
+				if *w.FailurePolicy == admissionv1.Fail {
+					entries[w.Name] = []any{w.Rules, w.NamespaceSelector}
+				}
+			}
+			for _, w := range r.Status.Webhooks[1:] {
+				if *w.FailurePolicy == admissionv1.Fail {
+					entries["status "+w.Name] = []any{w.Rules, w.NamespaceSelector}
+				}
+			}
+			return entries
+		}
+		if diff := cmp.Diff(closed(want), closed(r)); diff != "" {
+			t.Fatalf("entries that fail closed (-without leases in Audit +with them):\n%s", diff)
+		}
+	})
+}
+
 func TestNamesOfEntriesAreUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := mustBuild(t, testInput(drawLeases(t)...))

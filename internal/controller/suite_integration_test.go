@@ -57,8 +57,13 @@ type suite struct {
 
 func newSuite(t *testing.T) *suite {
 	t.Helper()
+	return newSuiteOn(t, env.Options{APIServers: 2})
+}
+
+func newSuiteOn(t *testing.T, options env.Options) *suite {
+	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	cluster := env.StartT(t, env.Options{APIServers: 2})
+	cluster := env.StartT(t, options)
 	s := &suite{T: t, root: t, env: cluster}
 	s.must(cluster.InstallCRDs(t.Context()))
 	s.must(cluster.InstallGuardedCRD(t.Context()))
