@@ -3,7 +3,7 @@
 # tables; progress goes to standard error.
 # Usage: bench.sh   Environment: ROUNDS is how often each kind of write is measured, CELL for how long each time, BENCHTIME
 # how long each benchmark of the second part runs, PROFILE a file for a CPU profile of the manager. The defaults take less
-# than six minutes on two cores, once everything is compiled; ROUNDS=63 CELL=1s takes half an hour and narrows the spread.
+# than six minutes on two cores, once everything is compiled; ROUNDS=91 takes half an hour and narrows the spread.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -16,7 +16,7 @@ export KUBEBUILDER_ASSETS
 echo "bench: compiling" >&2
 CGO_ENABLED=0 go build -trimpath -o "$binaries/" ./cmd/manager ./test/bench
 
-"$binaries/bench" -manager="$binaries/manager" -rounds="${ROUNDS:-21}" -cell="${CELL:-600ms}" -profile="${PROFILE:-}"
+"$binaries/bench" -manager="$binaries/manager" -rounds="${ROUNDS:-13}" -cell="${CELL:-1s}" -profile="${PROFILE:-}"
 
 echo "bench: the manager's own work" >&2
 echo

@@ -45,8 +45,8 @@ func run(args []string, out, progress io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.manager, "manager", "", "Path of the manager's binary.")
-	flags.IntVar(&o.rounds, "rounds", 21, "How often everything is measured.")
-	flags.DurationVar(&o.cell, "cell", 600*time.Millisecond, "How long one kind of admission is measured by one number of writers in a round.")
+	flags.IntVar(&o.rounds, "rounds", 13, "How often everything is measured.")
+	flags.DurationVar(&o.cell, "cell", time.Second, "How long one kind of admission is measured by one number of writers in a round.")
 	flags.DurationVar(&o.warmUp, "warm-up", 100*time.Millisecond, "How long writers write before they are measured.")
 	flags.StringVar(&o.profile, "profile", "", "File for a CPU profile of the manager under 16 writers, taken after the last round.")
 	if err := flags.Parse(args); err != nil {
