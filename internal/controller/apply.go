@@ -36,23 +36,34 @@ type wanted struct {
 func wantedObjects(r Registration) []wanted {
 	return []wanted{
 		{"ValidatingAdmissionPolicy", r.Marks, &admissionv1.ValidatingAdmissionPolicy{},
-			func(o client.Object) any { return o.(*admissionv1.ValidatingAdmissionPolicy).Spec },
+			contentOf(func(o *admissionv1.ValidatingAdmissionPolicy) any { return o.Spec }),
 			applyv1.ValidatingAdmissionPolicy(r.Marks.Name)},
 		{"ValidatingAdmissionPolicyBinding", r.MarksBinding, &admissionv1.ValidatingAdmissionPolicyBinding{},
-			func(o client.Object) any { return o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec },
+			contentOf(func(o *admissionv1.ValidatingAdmissionPolicyBinding) any { return o.Spec }),
 			applyv1.ValidatingAdmissionPolicyBinding(r.MarksBinding.Name)},
 		{"MutatingAdmissionPolicy", r.Stamps, &admissionv1.MutatingAdmissionPolicy{},
-			func(o client.Object) any { return o.(*admissionv1.MutatingAdmissionPolicy).Spec },
+			contentOf(func(o *admissionv1.MutatingAdmissionPolicy) any { return o.Spec }),
 			applyv1.MutatingAdmissionPolicy(r.Stamps.Name)},
 		{"MutatingAdmissionPolicyBinding", r.StampsBinding, &admissionv1.MutatingAdmissionPolicyBinding{},
-			func(o client.Object) any { return o.(*admissionv1.MutatingAdmissionPolicyBinding).Spec },
+			contentOf(func(o *admissionv1.MutatingAdmissionPolicyBinding) any { return o.Spec }),
 			applyv1.MutatingAdmissionPolicyBinding(r.StampsBinding.Name)},
 		{"MutatingWebhookConfiguration", r.Status, &admissionv1.MutatingWebhookConfiguration{},
-			func(o client.Object) any { return o.(*admissionv1.MutatingWebhookConfiguration).Webhooks },
+			contentOf(func(o *admissionv1.MutatingWebhookConfiguration) any { return o.Webhooks }),
 			applyv1.MutatingWebhookConfiguration(r.Status.Name)},
 		{"ValidatingWebhookConfiguration", r.Guards, &admissionv1.ValidatingWebhookConfiguration{},
-			func(o client.Object) any { return o.(*admissionv1.ValidatingWebhookConfiguration).Webhooks },
+			contentOf(func(o *admissionv1.ValidatingWebhookConfiguration) any { return o.Webhooks }),
 			applyv1.ValidatingWebhookConfiguration(r.Guards.Name)},
+	}
+}
+
+// contentOf adapts a function of one type. An object of another type has no content.
+func contentOf[T client.Object](content func(T) any) func(client.Object) any {
+	return func(o client.Object) any {
+		typed, ok := o.(T)
+		if !ok {
+			return nil
+		}
+		return content(typed)
 	}
 }
 

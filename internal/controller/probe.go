@@ -121,7 +121,7 @@ func NewProber(config *rest.Config, namespace string, endpoints Endpoints, timeo
 // Probe implements Prober.
 func (p *directProber) Probe(ctx context.Context, hash string) (ProbeReport, error) {
 	addresses, err := p.endpoints(ctx)
-	fallback := ""
+	var fallback string
 	switch {
 	case err != nil:
 		fallback = "the API servers' addresses cannot be listed (" + err.Error() + ")"

@@ -149,8 +149,7 @@ func (r *registrar) classify(ctx context.Context, leases []v1alpha1.FencedLease)
 // minVersion returns the highest resourceVersion of the leases when their guards last changed, so that renewals rewrite
 // nothing.
 func (r *registrar) minVersion(ctx context.Context, leases []v1alpha1.FencedLease) (string, error) {
-	// The lowest one: versions begin at 1, and 0 stands for any.
-	highest := "1"
+	highest := firstVersion
 	for i := range leases {
 		order, err := resourceversion.CompareResourceVersion(leases[i].ResourceVersion, highest)
 		if err != nil {

@@ -47,8 +47,9 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "fencedlease"
 
-	// PathGuards and PathStatus are the paths of the webhooks, up to the resourceVersion of the guards.
+	// PathGuards is the path of the webhook for guarded writes but those to /status, up to the resourceVersion of the guards.
 	PathGuards = "/fence/"
+	// PathStatus is the same for writes to /status.
 	PathStatus = "/fence-status/"
 
 	webhookTimeoutSeconds = 5

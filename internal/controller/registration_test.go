@@ -149,7 +149,7 @@ func TestRegistrationIsAsInTheGoldenFile(t *testing.T) {
 			path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "_")+".yaml")
 			got := text(t, mustBuild(t, in))
 			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // golden files are public
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -199,7 +199,7 @@ func TestAnyOrderOfLeasesAndSelectorsGivesTheSameObjects(t *testing.T) {
 		leases := drawLeases(t)
 		want := text(t, mustBuild(t, testInput(leases...)))
 		shuffled := make([]v1alpha1.FencedLease, len(leases))
-		random := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))) //nolint:gosec // a test
+		random := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
 		for i, j := range random.Perm(len(leases)) {
 			shuffled[j] = *leases[i].DeepCopy()
 			for _, g := range shuffled[j].Spec.Guards {

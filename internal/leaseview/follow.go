@@ -131,12 +131,12 @@ func (c *consistentSource) ListWithContext(ctx context.Context, options metav1.L
 
 // List is there for the interface; reflectors call ListWithContext.
 func (c *consistentSource) List(options metav1.ListOptions) (runtime.Object, error) {
-	return c.ListWithContext(context.Background(), options)
+	return c.ListWithContext(context.Background(), options) //nolint:forbidigo // the interface passes none
 }
 
 // Watch is there for the interface; reflectors call WatchWithContext.
 func (c *consistentSource) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return c.WatchWithContext(context.Background(), options)
+	return c.WatchWithContext(context.Background(), options) //nolint:forbidigo // the interface passes none
 }
 
 // IsWatchListSemanticsUnSupported passes on whether the source can stream its first list.

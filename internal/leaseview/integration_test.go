@@ -233,7 +233,7 @@ func (h *heldSource) WatchWithContext(ctx context.Context, options metav1.ListOp
 					return
 				}
 				h.RLock()
-				h.RUnlock() //nolint:staticcheck // The lock is a gate.
+				h.RUnlock()
 				select {
 				case events <- e:
 				case <-to.StopChan():
@@ -248,11 +248,11 @@ func (h *heldSource) WatchWithContext(ctx context.Context, options metav1.ListOp
 }
 
 func (h *heldSource) List(options metav1.ListOptions) (runtime.Object, error) {
-	return h.ListWithContext(context.Background(), options)
+	return h.ListWithContext(context.Background(), options) //nolint:forbidigo // the interface passes none
 }
 
 func (h *heldSource) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return h.WatchWithContext(context.Background(), options)
+	return h.WatchWithContext(context.Background(), options) //nolint:forbidigo // the interface passes none
 }
 
 // startView runs a view over the cluster and waits until it is ready.

@@ -32,7 +32,7 @@ type sharedReads struct {
 	timeout time.Duration
 	clock   clock.WithDelayedExecution
 	// base ends when the view stops.
-	base context.Context
+	base context.Context //nolint:containedctx // reads outlive their callers and end with the view
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex

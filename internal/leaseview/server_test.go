@@ -94,11 +94,11 @@ func (s *server) WatchWithContext(context.Context, metav1.ListOptions) (watch.In
 }
 
 func (s *server) List(options metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(context.Background(), options)
+	return s.ListWithContext(context.Background(), options) //nolint:forbidigo // the interface passes none
 }
 
 func (s *server) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(context.Background(), options)
+	return s.WatchWithContext(context.Background(), options) //nolint:forbidigo // the interface passes none
 }
 
 // IsWatchListSemanticsUnSupported makes reflectors list and then watch.

@@ -95,7 +95,7 @@ type View struct {
 	wake    chan struct{}
 	started atomic.Bool
 	// ended ends all reads and waits.
-	ended context.Context
+	ended context.Context //nolint:containedctx // the life of the view, not of a call
 	end   context.CancelCauseFunc
 }
 
@@ -106,7 +106,7 @@ func New(opts Options) (*View, error) {
 	}
 	opts.setDefaults()
 	v := &View{opts: opts, wake: make(chan struct{}, 1)}
-	v.ended, v.end = context.WithCancelCause(context.Background())
+	v.ended, v.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // ends in Start
 	v.reads = &sharedReads{
 		read: v.read, timeout: opts.ReadTimeout, clock: opts.Clock, base: v.ended,
 		slots: map[types.NamespacedName]*slot{},

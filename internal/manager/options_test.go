@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestRunNeedsACluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	options := valid()
 	err := Run(t.Context(), options, Dependencies{})
-	if err == nil || !bytes.HasPrefix([]byte(err.Error()), []byte("find the cluster: ")) {
+	if err == nil || !strings.HasPrefix(err.Error(), "find the cluster: ") {
 		t.Errorf("want an error that says that the cluster was not found, got %v", err)
 	}
 }

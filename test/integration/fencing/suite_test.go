@@ -187,7 +187,7 @@ func beFenced(causes ...string) types.GomegaMatcher {
 }
 
 func asStatus(err error, target *apierrors.APIStatus) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // clients return it unwrapped, and a wrapped one would be a finding
+	status, ok := err.(apierrors.APIStatus)
 	if ok {
 		*target = status
 	}
@@ -203,14 +203,6 @@ func beRefusedByPolicy() types.GomegaMatcher {
 
 // beStale matches a refusal of a stale write, by the webhook or by the policy before it.
 func beStale() types.GomegaMatcher { return Or(beFenced("StaleToken"), beRefusedByPolicy()) }
-
-// beUnavailable matches a 500-class answer.
-func beUnavailable() types.GomegaMatcher {
-	return Satisfy(func(err error) bool {
-		status := apierrors.APIStatus(nil)
-		return asStatus(err, &status) && status.Status().Code >= http.StatusInternalServerError
-	})
-}
 
 func describe(err error) string { return fmt.Sprintf("%+v", err) }
 
