@@ -16,7 +16,7 @@
 //
 // Entries for leases in Audit fail open, all others fail closed.
 //
-// They are never removed while the product is installed: without guards they hold nothing but the entries for probes,
+// The objects are never removed while the product is installed: without guards they hold nothing but the entries for probes,
 // so that their uid stays and nothing is unguarded during a roll-out. All belong to the CustomResourceDefinition of
 // FencedLease, and go with it.
 //
