@@ -24,8 +24,8 @@ type timeline struct {
 func newTimeline(out io.Writer) *timeline { return &timeline{out: out, begin: time.Now()} }
 
 // title begins a part.
-func (t *timeline) title(format string, args ...any) {
-	_, _ = fmt.Fprintf(t.out, "\n%s\n", fmt.Sprintf(format, args...))
+func (t *timeline) title(text string) {
+	_, _ = fmt.Fprintf(t.out, "\n%s\n", text)
 }
 
 // step prints an event with the seconds since the demo began.

@@ -12,8 +12,8 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +47,9 @@ const (
 
 // server is the API server that the tests of this package share. Each test has leases of its own.
 var server *env.Environment
+
+// leases counts the leases of all tests, so that each has a name of its own.
+var leases atomic.Int64
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -93,12 +96,7 @@ func newOperator(t *testing.T) *operator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := strings.ToLower(t.Name())
-	if i := strings.LastIndexByte(name, '/'); i >= 0 {
-		name = name[i+1:]
-	}
-	name = strings.ReplaceAll(name, "_", "-")
-	return &operator{Client: c, t: t, name: name[max(0, len(name)-40):]}
+	return &operator{Client: c, t: t, name: fmt.Sprintf("lease-%d", leases.Add(1))}
 }
 
 // newLease creates the lease of a test and sets its floor, as the controller would.

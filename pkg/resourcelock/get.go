@@ -78,11 +78,11 @@ func shows(lease *v1alpha1.FencedLease, t Term) bool {
 		ptr.Deref(status.HolderIdentity, "") == t.Holder
 }
 
-// end notes that the own term was lost, if there is one, and returns how. The lease is what was found instead, or nil if
-// it could not be read. It needs mu.
-func (l *Lock) end(found *v1alpha1.FencedLease, deleted bool, cause error) *LostError {
+// end notes in lost how the own term ended, if there is one. The lease is what was found instead, or nil if it could not
+// be read. It needs mu.
+func (l *Lock) end(found *v1alpha1.FencedLease, deleted bool, cause error) {
 	if l.own == nil {
-		return nil
+		return
 	}
 	lost := &LostError{Term: l.own.term, Deleted: deleted, cause: cause}
 	if found != nil {
@@ -93,5 +93,4 @@ func (l *Lock) end(found *v1alpha1.FencedLease, deleted bool, cause error) *Lost
 		l.stopping = lost
 	}
 	l.own, l.lost, l.decided = nil, lost, nil
-	return lost
 }

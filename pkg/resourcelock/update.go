@@ -161,7 +161,8 @@ func (l *Lock) refused(ctx context.Context, verb string, own *possession, err er
 		return l.conflict("the term has ended", err)
 	}
 	deleted := apierrors.IsNotFound(err) || apierrors.IsNotFound(readErr) || (readErr == nil && lease.UID != own.term.UID)
-	return l.end(lease, deleted, err)
+	l.end(lease, deleted, err)
+	return l.lost
 }
 
 func (l *Lock) conflict(why string, cause error) error {

@@ -20,17 +20,26 @@ type place struct {
 // round holds what was measured in one round.
 type round map[place]cellResult
 
-// spread is the lowest, middle and highest of some values.
-type spread struct{ low, middle, high float64 }
+// spread is the lowest and highest of some values, the middle one, and the two between which the middle half is.
+type spread struct{ low, lower, middle, upper, high float64 }
 
 // spreadOf returns the spread of at least one value.
 func spreadOf(values []float64) spread {
 	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return spread{sorted[0], (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[n-1]}
+	last := len(sorted) - 1
+	// at returns the value at a share of the way from the lowest to the highest, between two values if need be.
+	at := func(share float64) float64 {
+		position := share * float64(last)
+		below := int(position)
+		above := min(below+1, last)
+		return sorted[below] + (position-float64(below))*(sorted[above]-sorted[below])
+	}
+	return spread{sorted[0], at(0.25), at(0.5), at(0.75), sorted[last]}
 }
 
-func (s spread) String() string { return fmt.Sprintf("%.2f (%.2f to %.2f)", s.middle, s.low, s.high) }
+func (s spread) String() string {
+	return fmt.Sprintf("**%.2f** · %.2f–%.2f · %.2f–%.2f", s.middle, s.lower, s.upper, s.low, s.high)
+}
 
 func p50(r cellResult) float64       { return float64(r.p50) / float64(time.Millisecond) }
 func perSecond(r cellResult) float64 { return r.perSecond }
@@ -59,7 +68,7 @@ func ratio(rounds []round, at place, to kind, value func(cellResult) float64) st
 // writeTables prints the results as Markdown.
 func writeTables(out io.Writer, rounds []round) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "Ratios: median (lowest to highest) of %d rounds.\n\n", len(rounds))
+	fmt.Fprintf(&text, "Ratios: median · middle half · lowest to highest of %d rounds.\n\n", len(rounds))
 	text.WriteString("| writers | admission | p50 to no admission | p50 to no-op webhook | throughput to no admission | " +
 		"throughput to no-op webhook | p50, ms | writes/s |\n|---|---|---|---|---|---|---|---|\n")
 	for _, writers := range writerCounts() {

@@ -15,9 +15,9 @@ func TestSpread(t *testing.T) {
 		values []float64
 		want   spread
 	}{
-		"one value is everything":                     {[]float64{3}, spread{3, 3, 3}},
-		"the middle of an odd number is a value":      {[]float64{9, 1, 2}, spread{1, 2, 9}},
-		"the middle of an even number is between two": {[]float64{4, 1, 2, 9}, spread{1, 3, 9}},
+		"one value is everything":                     {[]float64{3}, spread{3, 3, 3, 3, 3}},
+		"the middle of an odd number is a value":      {[]float64{9, 1, 5, 2, 7}, spread{1, 2, 5, 7, 9}},
+		"the middle of an even number is between two": {[]float64{4, 1, 2, 9}, spread{1, 1.75, 3, 5.25, 9}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +36,7 @@ func TestRatioIsOfResultsOfOneRound(t *testing.T) {
 		{place{1, fenced}: {perSecond: 20}, place{1, noop}: {perSecond: 10}},
 	}
 	got := []string{ratio(rounds, place{1, fenced}, noop, perSecond), ratio(rounds, place{1, noop}, noop, perSecond)}
-	if diff := cmp.Diff([]string{"2.00 (2.00 to 2.00)", "1"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"**2.00** · 2.00–2.00 · 2.00–2.00", "1"}, got); diff != "" {
 		t.Errorf("ratios (-want +got):\n%s", diff)
 	}
 }

@@ -32,7 +32,7 @@ const (
 	// evidenceManager owns the generationFloor that a replica raises. It is a manager of its own, so that no other write
 	// of the status drops the field.
 	evidenceManager client.FieldOwner = "fencedlease-evidence"
-	// maxEvidence bounds the leases whose evidence waits. More would only repeat what waits already.
+	// maxEvidence bounds the evidence that waits. More would only repeat what waits already.
 	maxEvidence = 1024
 	// evidenceRetry is the pause after a failed write.
 	evidenceRetry = 2 * time.Second
@@ -52,8 +52,15 @@ type Evidence struct {
 	clock    clock.WithTicker
 
 	mu      sync.Mutex
-	pending map[types.NamespacedName]Sighting
+	pending map[evidenceKey]Sighting
 	wake    chan struct{}
+}
+
+// evidenceKey is what one sighting is kept of. What no history can have produced is kept apart, so that it never takes the
+// place of what must raise the floor.
+type evidenceKey struct {
+	lease       types.NamespacedName
+	implausible bool
 }
 
 // Sighting is a generation above that of a lease.
@@ -66,22 +73,26 @@ type Sighting struct {
 	Object string
 }
 
+// plausible tells whether a real history can have come to the generation.
+func (s Sighting) plausible() bool { return s.Generation <= token.MaxPlausibleGeneration }
+
 var _ Observer = &Evidence{}
 
 // NewEvidence returns an Evidence that works once it is started. The client reads from the API server, not from a cache.
 func NewEvidence(c client.Client, recorder events.EventRecorder, clk clock.WithTicker) *Evidence {
 	return &Evidence{
 		client: c, recorder: recorder, clock: clk,
-		pending: map[types.NamespacedName]Sighting{}, wake: make(chan struct{}, 1),
+		pending: map[evidenceKey]Sighting{}, wake: make(chan struct{}, 1),
 	}
 }
 
 // NeedLeaderElection says that every replica acts on the evidence of its own reviews.
 func (e *Evidence) NeedLeaderElection() bool { return false }
 
-// GenerationAhead implements Observer. It keeps the highest generation of each lease.
+// GenerationAhead implements Observer. It keeps the highest generation of each lease. An implausible token tells nothing:
+// it was refused and nothing of it is stored.
 func (e *Evidence) GenerationAhead(s Sighting) {
-	if !e.put(s) {
+	if !s.plausible() && !s.Mark || !e.put(s) {
 		return
 	}
 	select {
@@ -94,11 +105,12 @@ func (e *Evidence) GenerationAhead(s Sighting) {
 func (e *Evidence) put(s Sighting) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before, waiting := e.pending[s.Lease]
+	key := evidenceKey{s.Lease, !s.plausible()}
+	before, waiting := e.pending[key]
 	if before.Generation >= s.Generation || !waiting && len(e.pending) >= maxEvidence {
 		return false
 	}
-	e.pending[s.Lease] = s
+	e.pending[key] = s
 	return true
 }
 
@@ -129,11 +141,11 @@ func (e *Evidence) Start(ctx context.Context) error {
 	}
 }
 
-func (e *Evidence) take() map[types.NamespacedName]Sighting {
+func (e *Evidence) take() map[evidenceKey]Sighting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	taken := e.pending
-	e.pending = map[types.NamespacedName]Sighting{}
+	e.pending = map[evidenceKey]Sighting{}
 	return taken
 }
 
@@ -145,11 +157,7 @@ func (e *Evidence) raise(ctx context.Context, seen Sighting) error {
 	if err := e.client.Get(ctx, key, lease); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("get FencedLease: %w", err))
 	}
-	if seen.Generation > token.MaxPlausibleGeneration {
-		if !seen.Mark {
-			// The token was refused and nothing of it is stored.
-			return nil
-		}
+	if !seen.plausible() {
 		e.recorder.Eventf(lease, nil, corev1.EventTypeWarning, eventImplausibleMark, eventActionAdmit,
 			"%s shows generation %d, which no real history can have produced: delete the object and create it anew",
 			seen.Object, seen.Generation)
