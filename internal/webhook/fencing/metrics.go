@@ -51,7 +51,13 @@ func NewMetrics() *Metrics {
 		}, []string{"outcome"}),
 	}
 	m.collected = []prometheus.Collector{m.reviews, m.audited, m.duration}
+	// Rates need a zero to begin with: every reason of the commonest write is there before it first occurs.
+	for _, reason := range fence.AllowReasons() {
+		m.reviews.WithLabelValues(outcomeAllow, string(reason), "update", "main", strconv.FormatBool(false))
+	}
+	m.reviews.WithLabelValues(outcomeUnavailable, reasonCannotTell, "update", "main", strconv.FormatBool(false))
 	for _, reason := range fence.DenyReasons() {
+		m.reviews.WithLabelValues(outcomeDeny, string(reason), "update", "main", strconv.FormatBool(false))
 		m.audited.WithLabelValues(string(reason))
 	}
 	for _, outcome := range []string{outcomeAllow, outcomeDeny, outcomeUnavailable} {
