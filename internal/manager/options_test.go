@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,24 @@ func TestHelp(t *testing.T) {
 	golden(t, "help.golden", out.String()+errOut.String())
 }
 
+// output is what a program prints. The loggers of the process go on writing to it for as long as the test binary runs.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
 func TestMainExitCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		args        []string
@@ -69,15 +88,15 @@ func TestMainExitCodes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out, errOut bytes.Buffer
+			var out, errOut output
 			if code := Main(t.Context(), c.args, &out, &errOut); code != c.code {
 				t.Errorf("want exit code %d, got %d", c.code, code)
 			}
-			if !bytes.Contains(out.Bytes(), []byte(c.out)) || c.out == "" && out.Len() > 0 {
-				t.Errorf("standard output: want %q, got %q", c.out, out.String())
+			if text := out.String(); !strings.Contains(text, c.out) || c.out == "" && text != "" {
+				t.Errorf("standard output: want %q, got %q", c.out, text)
 			}
-			if n := bytes.Count(errOut.Bytes(), []byte(c.errOut)); c.errOut != "" && n != 1 || c.errOut == "" && errOut.Len() > 0 {
-				t.Errorf("standard error: want %q once, got %q", c.errOut, errOut.String())
+			if text := errOut.String(); c.errOut != "" && strings.Count(text, c.errOut) != 1 || c.errOut == "" && text != "" {
+				t.Errorf("standard error: want %q once, got %q", c.errOut, text)
 			}
 		})
 	}
