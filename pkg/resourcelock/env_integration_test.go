@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ import (
 	rl "k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/resourcelock"
@@ -56,6 +58,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	logf.SetLogger(logr.Discard()) // controller-runtime's client asks for one
 	var err error
 	if server, err = start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -277,7 +277,8 @@ func TestTheElectorStopsWhenItsLeaseIsDeletedAndCreatedAnew(t *testing.T) {
 
 func TestACandidateWithoutPermissionWaitsAndNeedsTwoVerbsOnly(t *testing.T) {
 	o := newLease(t, nil)
-	config, err := server.AddUser("candidate")
+	user := "candidate-of-" + o.name
+	config, err := server.AddUser(user)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestACandidateWithoutPermissionWaitsAndNeedsTwoVerbsOnly(t *testing.T) {
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: o.name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "candidate"}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	if err := o.Create(t.Context(), role); err != nil {
 		t.Fatal(err)
