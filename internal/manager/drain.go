@@ -11,7 +11,11 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
+
+// longestReview is the longest time that a webhook configuration can give a review.
+const longestReview = 30 * time.Second
 
 // drain lets an ending replica leave without failing a write: it turns unready, goes on answering and asks clients to
 // close their connections, and only after a delay, in which endpoints have changed, does it stop.
@@ -58,5 +62,27 @@ func (d *drain) closing(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// drainingServer is a webhook server whose replica leaves without failing a write, whatever handler is registered.
+type drainingServer struct {
+	webhook.Server
+	drain *drain
+}
+
+// Register implements webhook.Server.
+func (s drainingServer) Register(path string, hook http.Handler) {
+	s.Server.Register(path, s.drain.closing(finishing(hook)))
+}
+
+// finishing wraps a handler so that it can finish what it has begun. The server waits for requests when it stops, but
+// first it cancels their contexts, on which a handler can only answer that it cannot tell.
+func finishing(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// API servers wait no longer.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), longestReview)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

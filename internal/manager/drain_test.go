@@ -146,3 +146,20 @@ func TestConnectionsClose(t *testing.T) {
 		}
 	}
 }
+
+// TestReviewsFinish shows that a review outlives the end of its server, and not the time that its caller waits.
+func TestReviewsFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, stop := context.WithCancel(t.Context())
+		stop()
+		var err error
+		handler := finishing(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			err = r.Context().Err()
+			<-r.Context().Done()
+		}))
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(server, http.MethodPost, anyPath, nil))
+		if err != nil {
+			t.Errorf("the review was cancelled: %v", err)
+		}
+	})
+}

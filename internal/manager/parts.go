@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -149,10 +148,7 @@ func (p *parts) buildWebhooks() error {
 		System:             p.options.systemWriters(),
 		ExcludedNamespaces: []string{metav1.NamespaceSystem, p.options.Namespace},
 	})
-	register := func(path string, handler http.Handler) {
-		p.manager.GetWebhookServer().Register(path, p.ending.closing(handler))
-	}
-	if err := fencing.Register(handler, register); err != nil {
+	if err := fencing.Register(handler, p.manager.GetWebhookServer().Register); err != nil {
 		return err
 	}
 	err := validation.SetupWithManager(p.manager, validation.Options{
@@ -191,7 +187,7 @@ func (p *parts) buildControllers() error {
 
 func (p *parts) addRunnables() error {
 	return errors.Join(
-		p.manager.Add(p.authority), p.manager.Add(p.rotator), p.manager.Add(p.view), p.manager.Add(p.evidence),
+		p.manager.Add(p.authority), p.manager.Add(p.rotator), p.manager.Add(p.evidence),
 	)
 }
 

@@ -11,6 +11,8 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,11 +130,35 @@ func (w *world) testReadiness(t *testing.T) {
 		t.Fatalf("the manager ended before its drain was over: %v", err)
 	default:
 	}
+	// Whoever still asks gets a correct verdict or no answer at all, up to the last one.
+	question := g.question(t, g.token+"/last")
+	var asking sync.WaitGroup
+	var answers atomic.Int64
+	for range 4 {
+		asking.Go(func() {
+			for {
+				verdict, _, err := ask(t.Context(), c, options.WebhookPort, question)
+				if err != nil {
+					return
+				}
+				if answers.Add(1); !verdict.Allowed {
+					t.Errorf("while the servers stop: %+v", verdict.Result)
+				}
+			}
+		})
+	}
+	eventually(t, "answers", func() error {
+		if n := answers.Load(); n < 20 {
+			return fmt.Errorf("%d answers", n)
+		}
+		return nil
+	})
 	close(held.over)
 	stopped = true
 	if err := <-ended; err != nil {
 		t.Errorf("run manager: %v", err)
 	}
+	asking.Wait()
 }
 
 // keepAlive returns the transport with connections that stay open.

@@ -42,7 +42,7 @@ func (w *world) manifest(t *testing.T) string {
 func (w *world) testReapply(t *testing.T) {
 	w.start(t)
 	file := w.manifest(t)
-	writing := w.guard(t).keepWriting(t)
+	writing := w.guard(t).keepWriting(t, 2)
 	writing.more(t, 20)
 	registered := w.registration(t)
 	apply := func(args ...string) {

@@ -111,12 +111,12 @@ func (w *world) testReplicas(t *testing.T) {
 }
 
 // testReplacement replaces one replica by the next twice, as a roll-out does: the new one is ready before the old one is
-// told to end, and the Service drops the old one when it turns unready.
+// told to end, and the Service drops the old one some time after it has turned unready.
 func (w *world) testReplacement(t *testing.T) {
 	b := w.newBalancer(t)
-	drains := func(o *manager.Options) { o.DrainDelay = 3 * time.Second }
+	drains := func(o *manager.Options) { o.DrainDelay = 5 * time.Second }
 	old := w.start(t, drains, replicaBehind(b))
-	writing := w.guard(t).keepWriting(t)
+	writing := w.guard(t).keepWriting(t, 8)
 	writing.more(t, 20)
 	for range 2 {
 		next := w.start(t, drains, func(o *manager.Options) { o.LeaderElect, o.WebhookURL = true, b.url })
@@ -129,6 +129,8 @@ func (w *world) testReplacement(t *testing.T) {
 			}
 			return nil
 		})
+		// The Service hears of it late, and sends new connections to the old replica until then.
+		writing.more(t, 20)
 		b.remove(old.Port)
 		if err := <-ended; err != nil {
 			t.Errorf("run manager: %v", err)

@@ -106,10 +106,29 @@ func Run(ctx context.Context, options *Options, deps Dependencies) error {
 	deps.Log.Info("Starting the manager", "version", version.Long(), "namespace", options.Namespace)
 	ctx, cancel := ending.context(ctx)
 	defer cancel()
-	if err := p.manager.Start(ctx); err != nil {
-		return fmt.Errorf("run manager: %w", err)
+	return p.run(ctx, cancel)
+}
+
+// run runs the view of the leases around everything else. The manager stops its servers last of all that it runs, and as
+// long as they answer, which is until the last request has been answered, the answers need the view.
+func (p *parts) run(ctx context.Context, cancel context.CancelFunc) error {
+	viewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	viewed := make(chan error, 1)
+	go func() {
+		// Without a view no correct verdict is possible.
+		defer cancel()
+		viewed <- p.view.Start(viewing)
+	}()
+	err := p.manager.Start(ctx)
+	stop()
+	if err != nil {
+		err = fmt.Errorf("run manager: %w", err)
 	}
-	return nil
+	if failed := <-viewed; failed != nil {
+		err = errors.Join(err, fmt.Errorf("run view of leases: %w", failed))
+	}
+	return err
 }
 
 func (d *Dependencies) setDefaults(options *Options) error {
@@ -183,9 +202,9 @@ func (p *parts) newManager(getCertificate func(*tls.ClientHelloInfo) (*tls.Certi
 		Client: client.Options{Cache: &client.CacheOptions{
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: o.WebhookHost, Port: o.WebhookPort, TLSOpts: serving,
-		}),
+		WebhookServer: drainingServer{
+			Server: webhook.NewServer(webhook.Options{Host: o.WebhookHost, Port: o.WebhookPort, TLSOpts: serving}), drain: p.ending,
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build manager: %w", err)

@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -133,11 +134,15 @@ func (g *guard) report(operation string) *unstructured.Unstructured {
 }
 
 func (g *guard) write(ctx context.Context, operation string) error {
-	return g.admin.Patch(ctx, env.NewReport(g.lease.Namespace, "daily", ""), client.RawPatch(types.MergePatchType,
+	return g.writeTo(ctx, "daily", operation)
+}
+
+func (g *guard) writeTo(ctx context.Context, name, operation string) error {
+	return g.admin.Patch(ctx, env.NewReport(g.lease.Namespace, name, ""), client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+v1alpha1.TokenKey(g.lease.Name)+`":"`+g.token+"/"+operation+`"}},"spec":{"value":"`+operation+`"}}`)))
 }
 
-// writer writes to a guarded object without a pause.
+// writer writes to guarded objects without a pause.
 type writer struct {
 	written  atomic.Int64
 	mu       sync.Mutex
@@ -145,21 +150,27 @@ type writer struct {
 	stop     func()
 }
 
-func (g *guard) keepWriting(t *testing.T) *writer {
+// keepWriting writes to several objects at the same time, so that API servers have several connections to the replicas.
+func (g *guard) keepWriting(t *testing.T, objects int) *writer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &writer{}
 	var running sync.WaitGroup
-	running.Go(func() {
-		for n := 1; ctx.Err() == nil; n++ {
-			if err := g.write(ctx, strconv.Itoa(n)); err != nil && ctx.Err() == nil {
-				w.mu.Lock()
-				w.failures = append(w.failures, err)
-				w.mu.Unlock()
+	for i := range objects {
+		report := g.report("0")
+		report.SetName("written-" + strconv.Itoa(i))
+		must(t, g.admin.Create(t.Context(), report))
+		running.Go(func() {
+			for n := 1; ctx.Err() == nil; n++ {
+				if err := g.writeTo(ctx, report.GetName(), strconv.Itoa(n)); err != nil && ctx.Err() == nil {
+					w.mu.Lock()
+					w.failures = append(w.failures, err)
+					w.mu.Unlock()
+				}
+				w.written.Add(1)
 			}
-			w.written.Add(1)
-		}
-	})
+		})
+	}
 	w.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(w.stop)
 	return w
@@ -221,8 +232,8 @@ func get(t *testing.T, c *http.Client, url, token string) (code int, body string
 	return response.StatusCode, string(data)
 }
 
-// review asks one replica about an update of the report, as API servers do: by the path that is registered.
-func (g *guard) review(t *testing.T, c *http.Client, port int, token string) (verdict *admissionv1.AdmissionResponse, closes bool) {
+// question is a review of an update of the report that presents a token.
+func (g *guard) question(t *testing.T, token string) []byte {
 	t.Helper()
 	stored := g.report("0")
 	must(t, g.admin.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))
@@ -239,19 +250,38 @@ func (g *guard) review(t *testing.T, c *http.Client, port int, token string) (ve
 		},
 	})
 	must(t, err)
+	return body
+}
+
+// ask puts a question to one replica, as API servers do.
+func ask(ctx context.Context, c *http.Client, port int, question []byte) (verdict *admissionv1.AdmissionResponse, closes bool, err error) {
 	url := "https://" + local(port) + "/fence/1?timeout=5s"
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
-	must(t, err)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(question))
+	if err != nil {
+		return nil, false, err
+	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.Do(request)
-	must(t, err)
+	if err != nil {
+		return nil, false, err
+	}
 	defer func() { _ = response.Body.Close() }()
 	review := &admissionv1.AdmissionReview{}
-	must(t, json.NewDecoder(response.Body).Decode(review))
-	if review.Response == nil {
-		t.Fatalf("%s answers %s and no verdict", url, response.Status)
+	if err := json.NewDecoder(response.Body).Decode(review); err != nil {
+		return nil, false, err
 	}
-	return review.Response, response.Close
+	if review.Response == nil {
+		return nil, false, fmt.Errorf("%s answers %s and no verdict", url, response.Status)
+	}
+	return review.Response, response.Close, nil
+}
+
+// review asks one replica for its verdict on a token.
+func (g *guard) review(t *testing.T, c *http.Client, port int, token string) (verdict *admissionv1.AdmissionResponse, closes bool) {
+	t.Helper()
+	verdict, closes, err := ask(t.Context(), c, port, g.question(t, token))
+	must(t, err)
+	return verdict, closes
 }
 
 // mustJudge tells whether a replica gives correct verdicts: a token of the current term passes, an older one does not.
