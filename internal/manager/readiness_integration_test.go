@@ -67,10 +67,11 @@ func (w *world) testReadiness(t *testing.T) {
 	held := drainClock{over: make(chan time.Time)}
 	registry := prometheus.NewRegistry()
 
+	log := logOf(t)
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- manager.Run(ctx, options, manager.Dependencies{Config: config, Registry: registry, Clock: held, Log: quiet()})
+		ended <- manager.Run(ctx, options, manager.Dependencies{Config: config, Registry: registry, Clock: held, Log: log})
 	}()
 	stopped := false
 	defer func() {

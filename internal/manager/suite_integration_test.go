@@ -96,10 +96,29 @@ func eventually(t *testing.T, what string, check func() error) {
 // quiet returns a log that goes nowhere; one without a sink stands for the default.
 func quiet() logr.Logger { return funcr.New(func(string, string) {}, funcr.Options{}) }
 
+// logOf returns a log that is shown if the test fails.
+func logOf(t *testing.T) logr.Logger {
+	t.Helper()
+	var mu sync.Mutex
+	var lines strings.Builder
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if t.Failed() {
+			t.Logf("log of the manager:\n%s", lines.String())
+		}
+	})
+	return funcr.New(func(prefix, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines.WriteString(prefix + " " + args + "\n")
+	}, funcr.Options{LogTimestamp: true})
+}
+
 // start runs a manager until the end of the test, if it is not stopped before.
 func (w *world) start(t *testing.T, mutations ...func(*manager.Options)) *product.Manager {
 	t.Helper()
-	m, err := product.StartManager(t.Context(), w.cluster, quiet(), mutations...)
+	m, err := product.StartManager(t.Context(), w.cluster, logOf(t), mutations...)
 	must(t, err)
 	t.Cleanup(func() {
 		if err := m.Stop(); err != nil {
