@@ -70,6 +70,20 @@ var _ = Describe("A write that pauses between its check and its commit", func() 
 		}
 	}
 
+	It("is refused when B's first write was to status, which moves no mark but the revision", func(ctx SpecContext) {
+		s := begin(ctx)
+		name := s.create(ctx, s.a)
+		err := pause(ctx, name, func(ctx context.Context) error {
+			return writes()[3].do(ctx, admin, s, name, fresh(s.a))
+		}, func() {
+			s.takeOver(ctx)
+			Expect(s.carrying(s.b).Status().Patch(ctx, empty(s.namespace, name),
+				client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"of B"}}`)))).To(Succeed())
+		})
+		Expect(err).To(beFenced("StaleToken"))
+		Expect(s.value(ctx, name)).To(Equal("first"))
+	})
+
 	It("commits when B has taken over but not yet written: the stated window of a lazy handover", func(ctx SpecContext) {
 		s := begin(ctx)
 		name := s.create(ctx, s.a)
