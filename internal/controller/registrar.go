@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/guardkind"
+	"github.com/fencedlease/fencedlease/internal/webhook/fencing"
 )
 
 // A name limits each right that it can limit; list and watch it cannot. Creating is limited too, since server-side apply
@@ -190,7 +191,7 @@ func (r *registrar) registered(ctx context.Context, guardsHash string) (string, 
 		// Somebody has changed it by hand; it is written anew.
 		return "", nil //nolint:nilerr // see above
 	}
-	version, _ := strings.CutPrefix(path, PathGuards)
+	version, _ := strings.CutPrefix(path, fencing.PathGuarded)
 	return version, nil
 }
 

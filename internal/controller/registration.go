@@ -47,11 +47,6 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "fencedlease"
 
-	// PathGuards is the path of the webhook for guarded writes but those to /status, up to the resourceVersion of the guards.
-	PathGuards = "/fence/"
-	// PathStatus is the same for writes to /status.
-	PathStatus = "/fence-status/"
-
 	webhookTimeoutSeconds = 5
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/probe"
+	"github.com/fencedlease/fencedlease/internal/webhook/fencing"
 )
 
 const (
@@ -25,51 +26,61 @@ const (
 
 // guardsConfiguration calls the webhook for guarded writes other than those to /status.
 func guardsConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.ValidatingWebhookConfiguration {
-	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta}
-	add := func(name string, rules []admissionv1.RuleWithOperations, selector *metav1.LabelSelector, conditions []admissionv1.MatchCondition,
-		policy admissionv1.FailurePolicyType) {
-		configuration.Webhooks = append(configuration.Webhooks, admissionv1.ValidatingWebhook{
-			Name: name, Rules: rules, NamespaceSelector: selector, MatchConditions: conditions,
-			ClientConfig:            in.Endpoint.clientConfig(PathGuards+in.MinVersion, in.Bundle),
-			ObjectSelector:          &metav1.LabelSelector{},
-			FailurePolicy:           &policy,
-			MatchPolicy:             ptr.To(admissionv1.Equivalent),
-			SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
-			TimeoutSeconds:          ptr.To[int32](webhookTimeoutSeconds),
-			AdmissionReviewVersions: []string{reviewVersion},
-		})
+	return &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: meta,
+		Webhooks: webhooksOf(in, fencing.PathGuarded, probe.Name(probe.Guards, hash), placedFor(resolved.placed, false),
+			systemConditions(in.SystemWriters), admissionv1.Create, admissionv1.Update, admissionv1.Delete),
 	}
-	add(probeEntry, probeWebhookRules(), inNamespaces([]string{in.Namespace}), probeConditions(probe.Name(probe.Guards, hash)), admissionv1.Fail)
-	for _, e := range entriesOf(placedFor(resolved.placed, false), in.Namespace) {
-		rules := rulesOf(e.targets, e.scope, admissionv1.Create, admissionv1.Update, admissionv1.Delete)
-		add(e.name+webhookDomain, rules, e.selector, systemConditions(in.SystemWriters), e.failurePolicy())
-	}
-	return configuration
 }
 
 // statusConfiguration calls the webhook for guarded updates of /status. It is a mutating one because the validating phase
 // sees the old metadata there; the webhook patches nothing.
 func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingWebhookConfiguration {
 	configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta}
-	add := func(name string, rules []admissionv1.RuleWithOperations, selector *metav1.LabelSelector, conditions []admissionv1.MatchCondition,
-		policy admissionv1.FailurePolicyType) {
+	webhooks := webhooksOf(in, fencing.PathStatus, probe.Name(probe.Status, hash), placedFor(resolved.placed, true), nil, admissionv1.Update)
+	for i := range webhooks {
+		w := &webhooks[i]
 		configuration.Webhooks = append(configuration.Webhooks, admissionv1.MutatingWebhook{
-			Name: name, Rules: rules, NamespaceSelector: selector, MatchConditions: conditions,
-			ClientConfig:            in.Endpoint.clientConfig(PathStatus+in.MinVersion, in.Bundle),
-			ObjectSelector:          &metav1.LabelSelector{},
-			FailurePolicy:           &policy,
-			MatchPolicy:             ptr.To(admissionv1.Equivalent),
-			SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
-			TimeoutSeconds:          ptr.To[int32](webhookTimeoutSeconds),
-			AdmissionReviewVersions: []string{reviewVersion},
+			Name: w.Name, Rules: w.Rules, NamespaceSelector: w.NamespaceSelector, MatchConditions: w.MatchConditions,
+			ClientConfig:            w.ClientConfig,
+			ObjectSelector:          w.ObjectSelector,
+			FailurePolicy:           w.FailurePolicy,
+			MatchPolicy:             w.MatchPolicy,
+			SideEffects:             w.SideEffects,
+			TimeoutSeconds:          w.TimeoutSeconds,
+			AdmissionReviewVersions: w.AdmissionReviewVersions,
 			ReinvocationPolicy:      ptr.To(admissionv1.NeverReinvocationPolicy),
 		})
 	}
-	add(probeEntry, probeWebhookRules(), inNamespaces([]string{in.Namespace}), probeConditions(probe.Name(probe.Status, hash)), admissionv1.Fail)
-	for _, e := range entriesOf(placedFor(resolved.placed, true), in.Namespace) {
-		add(e.name+webhookDomain, rulesOf(e.targets, e.scope, admissionv1.Update), e.selector, nil, e.failurePolicy())
-	}
 	return configuration
+}
+
+// webhooksOf returns the entry for probes and those for guards, all by one path. Conditions are for guards only.
+func webhooksOf(
+	in Input, path, probeName string, guards []placed, conditions []admissionv1.MatchCondition, operations ...admissionv1.OperationType,
+) []admissionv1.ValidatingWebhook {
+	webhook := admissionv1.ValidatingWebhook{
+		Name:                    probeEntry,
+		Rules:                   probeWebhookRules(),
+		NamespaceSelector:       inNamespaces([]string{in.Namespace}),
+		MatchConditions:         probeConditions(probeName),
+		ClientConfig:            in.Endpoint.clientConfig(path+in.MinVersion, in.Bundle),
+		ObjectSelector:          &metav1.LabelSelector{},
+		FailurePolicy:           ptr.To(admissionv1.Fail),
+		MatchPolicy:             ptr.To(admissionv1.Equivalent),
+		SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
+		TimeoutSeconds:          ptr.To[int32](webhookTimeoutSeconds),
+		AdmissionReviewVersions: []string{reviewVersion},
+	}
+	webhooks := []admissionv1.ValidatingWebhook{webhook}
+	for _, e := range entriesOf(guards, in.Namespace) {
+		webhook.Name = e.name + webhookDomain
+		webhook.Rules = rulesOf(e.targets, e.scope, operations...)
+		webhook.NamespaceSelector, webhook.MatchConditions = e.selector, conditions
+		webhook.FailurePolicy = ptr.To(e.failurePolicy())
+		webhooks = append(webhooks, webhook)
+	}
+	return webhooks
 }
 
 // placedFor returns the guards of /status, or all others.

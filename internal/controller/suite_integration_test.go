@@ -34,6 +34,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/probe"
+	"github.com/fencedlease/fencedlease/internal/webhook/fencing"
 	"github.com/fencedlease/fencedlease/test/env"
 )
 
@@ -315,7 +316,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request := review.Request
 	response := &admissionapi.AdmissionResponse{UID: request.UID, Allowed: true}
 	_, hash, is := probe.Parse(request.Name)
-	if is && (strings.HasPrefix(r.URL.Path, PathGuards) || strings.HasPrefix(r.URL.Path, PathStatus)) {
+	if is && (strings.HasPrefix(r.URL.Path, fencing.PathGuarded) || strings.HasPrefix(r.URL.Path, fencing.PathStatus)) {
 		response.Allowed = false
 		response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: v1alpha1.StatusReasonFenced, Message: probe.Refusal(hash)}
 	} else if request.Resource.Resource != v1alpha1.Resource.Resource || r.URL.Path != "/validate" {

@@ -23,12 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/fencedlease/fencedlease/internal/manager"
+	"github.com/fencedlease/fencedlease/test/env"
 )
 
 func (w *world) testMetricsEndpoint(t *testing.T) {
 	port, err := w.cluster.Port()
 	must(t, err)
-	m := w.start(t, func(o *manager.Options) { o.MetricsAddr = local(port) })
+	m := w.start(t, func(o *manager.Options) { o.MetricsAddr = env.Local(port) })
 	// As a program the manager has its metrics in the registry that the endpoint serves. Here each manager has its own.
 	must(t, metrics.Registry.Register(m.Registry))
 	t.Cleanup(func() { metrics.Registry.Unregister(m.Registry) })
@@ -45,7 +46,7 @@ func (w *world) testMetricsEndpoint(t *testing.T) {
 
 	// The certificate is for the webhook's Service, by the authority in the Secret: what the ServiceMonitor trusts.
 	c := w.httpClient(t)
-	url := "https://" + local(port) + "/metrics"
+	url := "https://" + env.Local(port) + "/metrics"
 	for name, want := range map[string]struct {
 		token string
 		code  int
@@ -72,7 +73,7 @@ func (w *world) testMetricsEndpoint(t *testing.T) {
 		return nil
 	})
 	// A server of TLS answers plain text with an error or by closing the connection.
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+local(port)+"/metrics", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+env.Local(port)+"/metrics", nil)
 	must(t, err)
 	request.Header.Set("Authorization", "Bearer "+scraper.BearerToken)
 	if response, err := http.DefaultClient.Do(request); err == nil {

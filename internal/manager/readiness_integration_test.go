@@ -60,10 +60,10 @@ func (w *world) testReadiness(t *testing.T) {
 	options.WebhookHost = "127.0.0.1"
 	options.WebhookPort, err = w.cluster.Port()
 	must(t, err)
-	options.WebhookURL = "https://" + local(options.WebhookPort)
+	options.WebhookURL = "https://" + env.Local(options.WebhookPort)
 	probes, err := w.cluster.Port()
 	must(t, err)
-	options.ProbeAddr = local(probes)
+	options.ProbeAddr = env.Local(probes)
 	held := drainClock{over: make(chan time.Time)}
 	registry := prometheus.NewRegistry()
 

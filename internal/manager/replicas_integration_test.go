@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/internal/manager"
+	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/env/product"
 )
 
@@ -60,15 +61,15 @@ func awaitControl(t *testing.T, m *product.Manager) {
 }
 
 // replicaBehind makes a manager one of several replicas behind an address.
-func replicaBehind(b *balancer) func(*manager.Options) {
+func replicaBehind(b *env.Balancer) func(*manager.Options) {
 	return func(o *manager.Options) {
-		o.LeaderElect, o.WebhookURL = true, b.url
-		b.add(o.WebhookPort)
+		o.LeaderElect, o.WebhookURL = true, b.URL
+		b.Add(o.WebhookPort)
 	}
 }
 
 func (w *world) testReplicas(t *testing.T) {
-	b := w.newBalancer(t)
+	b := w.cluster.StartBalancer(t)
 	first := w.start(t, replicaBehind(b))
 	g := w.guard(t)
 	second := w.start(t, replicaBehind(b))
@@ -88,7 +89,7 @@ func (w *world) testReplicas(t *testing.T) {
 		}
 	}
 
-	b.remove(first.Port)
+	b.Remove(first.Port)
 	must(t, first.Stop())
 	mustKeep("after the first has ended")
 	awaitControl(t, second)
@@ -99,7 +100,7 @@ func (w *world) testReplicas(t *testing.T) {
 	must(t, g.write(t.Context(), "second"))
 
 	must(t, second.Stop())
-	b.remove(second.Port)
+	b.Remove(second.Port)
 	if holder := w.holder(t); holder != "" {
 		t.Errorf("want the last replica to release the Lease, it is held by %q", holder)
 	}
@@ -113,14 +114,14 @@ func (w *world) testReplicas(t *testing.T) {
 // testReplacement replaces one replica by the next twice, as a roll-out does: the new one is ready before the old one is
 // told to end, and the Service drops the old one some time after it has turned unready.
 func (w *world) testReplacement(t *testing.T) {
-	b := w.newBalancer(t)
+	b := w.cluster.StartBalancer(t)
 	drains := func(o *manager.Options) { o.DrainDelay = 5 * time.Second }
 	old := w.start(t, drains, replicaBehind(b))
 	writing := w.guard(t).keepWriting(t, 8)
 	writing.more(t, 20)
 	for range 2 {
-		next := w.start(t, drains, func(o *manager.Options) { o.LeaderElect, o.WebhookURL = true, b.url })
-		b.add(next.Port)
+		next := w.start(t, drains, func(o *manager.Options) { o.LeaderElect, o.WebhookURL = true, b.URL })
+		b.Add(next.Port)
 		ended := make(chan error, 1)
 		go func() { ended <- old.Stop() }()
 		eventually(t, "unready", func() error {
@@ -131,7 +132,7 @@ func (w *world) testReplacement(t *testing.T) {
 		})
 		// The Service hears of it late, and sends new connections to the old replica until then.
 		writing.more(t, 20)
-		b.remove(old.Port)
+		b.Remove(old.Port)
 		if err := <-ended; err != nil {
 			t.Errorf("run manager: %v", err)
 		}

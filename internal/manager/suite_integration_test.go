@@ -274,7 +274,7 @@ func (g *guard) question(t *testing.T, token string) []byte {
 
 // ask puts a question to one replica, as API servers do.
 func ask(ctx context.Context, c *http.Client, port int, question []byte) (verdict *admissionv1.AdmissionResponse, closes bool, err error) {
-	url := "https://" + local(port) + "/fence/1?timeout=5s"
+	url := "https://" + env.Local(port) + "/fence/1?timeout=5s"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(question))
 	if err != nil {
 		return nil, false, err

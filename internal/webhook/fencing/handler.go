@@ -145,7 +145,7 @@ func (h *Handler) judge(ctx context.Context, r *review, user authenticationv1.Us
 	for _, lease := range candidates {
 		verdict, guarded, err := h.judgeBy(ctx, r, user, lease)
 		switch {
-		case err != nil && lease.Spec.Enforcement == v1alpha1.EnforcementAudit:
+		case err != nil && !enforces(lease):
 			// Audit refuses nothing, not even for want of an answer. The copy is as new as the registration, and a lease
 			// enforces only from the registration of that spec on, so that an old copy opens nothing that is in force.
 			logf.FromContext(ctx).Error(err, "Cannot judge a write by a FencedLease in Audit", "fencedLease", klog.KObj(lease))

@@ -224,13 +224,13 @@ func TestUninstallInAnyOrder(t *testing.T) {
 func TestCertificatesRotate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, env.Options{APIServers: 2})
-	shared := newBalancer(t, w.cluster)
+	shared := w.cluster.StartBalancer(t)
 	fast := func(o *manager.Options) {
 		o.CALife, o.LeafLife, o.CertSettle = 48*time.Second, 12*time.Second, 2*time.Second
 		o.CertCheck, o.CertReread = 250*time.Millisecond, time.Second
 		o.LeaderElect = true
-		o.WebhookURL = shared.url
-		shared.add(o.WebhookPort)
+		o.WebhookURL = shared.URL
+		shared.Add(o.WebhookPort)
 	}
 	w.start(fast)
 	w.start(fast)
