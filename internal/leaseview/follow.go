@@ -42,7 +42,7 @@ func (v *View) Start(ctx context.Context) error {
 	defer ticker.Stop()
 
 	for {
-		next := newStore(v.opts.Clock, v.opts.OnBehind)
+		next := newStore(v.opts.Clock, v.opts.OnBehind, v.opts.Holders)
 		reflectorCtx, stopReflector := context.WithCancel(ctx)
 		reflectors.Go(func() { v.newReflector(ctx, next).RunWithContext(reflectorCtx) })
 		select {

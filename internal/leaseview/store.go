@@ -32,6 +32,7 @@ const (
 type store struct {
 	clock    clock.PassiveClock
 	onBehind func(key types.NamespacedName, cached, read *v1alpha1.FencedLease)
+	holders  *Holders
 	// items has a lock of its own, so that reads of the content do not wait for mu.
 	items cache.Indexer
 	// synced is closed after the first list.
@@ -61,10 +62,11 @@ var (
 	_ cache.ReflectorBookmarkStore = (*store)(nil)
 )
 
-func newStore(c clock.PassiveClock, onBehind func(types.NamespacedName, *v1alpha1.FencedLease, *v1alpha1.FencedLease)) *store {
+func newStore(c clock.PassiveClock, onBehind func(types.NamespacedName, *v1alpha1.FencedLease, *v1alpha1.FencedLease), holders *Holders) *store {
 	return &store{
 		clock:    c,
 		onBehind: onBehind,
+		holders:  holders,
 		items:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{guardIndex: guardKeys}),
 		synced:   make(chan struct{}),
 		heard:    c.Now(),
@@ -97,6 +99,7 @@ func (s *store) Update(obj any) error {
 	err := s.change(lease.ResourceVersion, func() error {
 		// An event that shows less than the copy had comes from a store that went back: events are missing in between.
 		s.behind = s.behind || (was != nil && wentBack(was, lease))
+		s.holders.changed(lease)
 		return s.items.Update(lease)
 	})
 	s.compare(was, lease)
@@ -109,7 +112,10 @@ func (s *store) Delete(obj any) error {
 	if !ok {
 		return fmt.Errorf("store %T: not a FencedLease", obj)
 	}
-	return s.change(lease.ResourceVersion, func() error { return s.items.Delete(lease) })
+	return s.change(lease.ResourceVersion, func() error {
+		s.holders.gone(keyOf(lease))
+		return s.items.Delete(lease)
+	})
 }
 
 // Bookmark is called by the reflector: every change up to resourceVersion has been told.
@@ -124,12 +130,14 @@ func (s *store) Resync() error { return nil }
 func (s *store) Replace(list []any, resourceVersion string) error {
 	type pair struct{ was, is *v1alpha1.FencedLease }
 	var known []pair
+	leases := make([]*v1alpha1.FencedLease, 0, len(list))
 	for _, obj := range list {
 		lease, ok := obj.(*v1alpha1.FencedLease)
 		if !ok {
 			return fmt.Errorf("store %T: not a FencedLease", obj)
 		}
 		lease.ManagedFields = nil
+		leases = append(leases, lease)
 		if was := s.get(keyOf(lease)); was != nil {
 			known = append(known, pair{was, lease})
 		}
@@ -138,6 +146,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		if err := s.items.Replace(list, resourceVersion); err != nil {
 			return err
 		}
+		s.holders.listed(leases)
 		if !s.isSynced {
 			s.isSynced = true
 			close(s.synced)

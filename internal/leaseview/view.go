@@ -41,6 +41,10 @@ type Options struct {
 	// Metrics count the reads. They are not registered here. Default: metrics that nobody sees.
 	Metrics *Metrics
 
+	// Holders measures the holders of what the copy sees. Its metrics are not registered here. Default: a Holders that
+	// nobody sees.
+	Holders *Holders
+
 	// OnBehind is called with a lease that the copy had and a lower one that the store has shown after it: the store went
 	// back, and generations up to cached's were handed out. It is called once per lease and copy, from the goroutine that
 	// noticed; it must return soon and must not change the leases. Optional.
@@ -68,6 +72,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
+	}
+	if o.Holders == nil {
+		o.Holders = NewHolders(o.Clock)
 	}
 	for _, d := range []struct {
 		value    *time.Duration
@@ -112,7 +119,7 @@ func New(opts Options) (*View, error) {
 		slots: map[types.NamespacedName]*slot{},
 	}
 	// An empty copy, never synced, answers until the first list.
-	v.current.Store(newStore(opts.Clock, nil))
+	v.current.Store(newStore(opts.Clock, nil, opts.Holders))
 	return v, nil
 }
 

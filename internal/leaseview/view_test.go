@@ -398,7 +398,7 @@ func TestRestoredStoreReplacesTheCopy(t *testing.T) {
 }
 
 func TestFrozenCopyTakesNoMoreChanges(t *testing.T) {
-	s := newStore(clock.RealClock{}, nil)
+	s := newStore(clock.RealClock{}, nil, NewHolders(clock.RealClock{}))
 	if err := s.Replace([]any{makeLease(keyA, 90)}, "100"); err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestFrozenCopyTakesNoMoreChanges(t *testing.T) {
 }
 
 func TestStoreRefusesWhatIsNoLease(t *testing.T) {
-	s := newStore(clock.RealClock{}, nil)
+	s := newStore(clock.RealClock{}, nil, NewHolders(clock.RealClock{}))
 	for name, err := range map[string]error{
 		"add":     s.Add(&v1alpha1.FencedLeaseList{}),
 		"update":  s.Update("x"),

@@ -46,6 +46,7 @@ type parts struct {
 	reports   *controller.Reports
 	evidence  *fencing.Evidence
 	view      *leaseview.View
+	holders   *leaseview.Holders
 
 	collectors []prometheus.Collector
 }
@@ -119,9 +120,10 @@ func (p *parts) buildLeaseView() error {
 		return fmt.Errorf("build watch of leases: %w", err)
 	}
 	counts := leaseview.NewMetrics()
-	p.collectors = append(p.collectors, counts)
+	p.holders = leaseview.NewHolders(p.deps.Clock)
+	p.collectors = append(p.collectors, counts, p.holders)
 	p.view, err = leaseview.New(leaseview.Options{
-		Reader: reader, Source: source, Clock: p.deps.Clock, Metrics: counts,
+		Reader: reader, Source: source, Clock: p.deps.Clock, Metrics: counts, Holders: p.holders,
 		OnBehind: func(key types.NamespacedName, cached, _ *v1alpha1.FencedLease) {
 			generation := ptr.Deref(cached.Status.Generation, 0)
 			p.reports.Report(controller.Observed{Lease: key, Generation: generation, Evidence: controller.EvidenceStore})
@@ -147,6 +149,7 @@ func (p *parts) buildWebhooks() error {
 		Clock:              p.deps.Clock,
 		System:             p.options.systemWriters(),
 		ExcludedNamespaces: []string{metav1.NamespaceSystem, p.options.Namespace},
+		Admitted:           p.holders.Admitted,
 	})
 	if err := fencing.Register(handler, p.manager.GetWebhookServer().Register); err != nil {
 		return err

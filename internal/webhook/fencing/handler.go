@@ -54,7 +54,7 @@ type Observer interface {
 	Overridden(lease *v1alpha1.FencedLease, user, object, reason string)
 }
 
-// Options are what a Handler works with. All fields are required but ExcludedNamespaces.
+// Options are what a Handler works with. All fields are required but ExcludedNamespaces and Admitted.
 type Options struct {
 	Leases      Leases
 	Namespaces  Namespaces
@@ -67,6 +67,9 @@ type Options struct {
 	System fence.SystemWriters
 	// ExcludedNamespaces are namespaces that guards with a namespaceSelector never reach.
 	ExcludedNamespaces []string
+	// Admitted is told of each write that was admitted with the current token of a lease, and of its generation. It
+	// returns at once and is not called for dry runs.
+	Admitted func(lease types.NamespacedName, generation int64)
 }
 
 // Handler judges reviews of guarded writes.
@@ -97,6 +100,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	} else {
 		answer = answerOf(r, verdicts)
 	}
+	h.tellAdmitted(r, answer, verdicts)
 	h.options.Metrics.observe(r, verdicts, err, h.options.Clock.Since(begin))
 	if log := logf.FromContext(ctx).V(1); log.Enabled() {
 		log.Info("Judged a guarded write", "requestID", req.UID, "resource", r.resource.GroupResource().String(), "subresource", r.subresource,
@@ -233,6 +237,18 @@ func (h *Handler) tellAhead(key types.NamespacedName, verdict fence.Verdict, r *
 		h.options.Observer.GenerationAhead(Sighting{
 			Lease: key, Generation: verdict.Ahead, Mark: verdict.Ahead > verdict.Presented.Generation, Object: r.object(),
 		})
+	}
+}
+
+// tellAdmitted tells of the leases whose current token has let the write pass.
+func (h *Handler) tellAdmitted(r *review, answer admission.Response, verdicts []fence.Verdict) {
+	if h.options.Admitted == nil || r.dryRun || !answer.Allowed {
+		return
+	}
+	for _, v := range verdicts {
+		if v.Reason == fence.CurrentToken {
+			h.options.Admitted(types.NamespacedName{Namespace: v.Lease.Namespace, Name: v.Lease.Name}, v.Lease.Generation)
+		}
 	}
 }
 
