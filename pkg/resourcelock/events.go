@@ -50,7 +50,7 @@ func (l *Lock) event(eventType, reason, message string) {
 	}
 	regarding := &v1alpha1.FencedLease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.leases.namespace, Name: l.leases.name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.leases.Namespace, Name: l.leases.Name},
 	}
 	l.mu.Lock()
 	if l.latest != nil {

@@ -13,16 +13,12 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/possession"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
-const (
-	// defaultRenewDeadline is the one of client-go's core components and of controller-runtime.
-	defaultRenewDeadline = 10 * time.Second
-
-	// maxIdentityLength is the largest length of status.holderIdentity.
-	maxIdentityLength = 253
-)
+// defaultRenewDeadline is the one of client-go's core components and of controller-runtime.
+const defaultRenewDeadline = 10 * time.Second
 
 // Options are the choices of a Lock. The zero value is usable.
 type Options struct {
@@ -43,7 +39,7 @@ type Options struct {
 // Lock is client-go's leader-election lock on a FencedLease. One elector uses a lock at a time; Term, Token, Identity and
 // Describe may be called from any goroutine.
 type Lock struct {
-	leases   leaseClient
+	leases   possession.Client
 	identity string
 	options  Options
 
@@ -55,15 +51,15 @@ type Lock struct {
 	// latest is the lease as any request last returned it. It serves events and messages only.
 	latest *v1alpha1.FencedLease
 	// own is the term that this lock acquired, or nil.
-	own *possession
+	own *ownTerm
 	// lost says how the last term ended, until the elector has been told at a release.
 	lost *LostError
 	// stopping is the loss that the elector, which believed in its term, has not answered by ceasing to lead.
 	stopping *LostError
 }
 
-// possession is a term of this lock and how far the elector knows of it.
-type possession struct {
+// ownTerm is a term of this lock and how far the elector knows of it.
+type ownTerm struct {
 	term Term
 	// ready says that the term may write: it needed no seal, or is sealed.
 	ready bool
@@ -104,14 +100,14 @@ func NewForClient(client rest.Interface, namespace, name, identity string, optio
 		return nil, fmt.Errorf("make a lock: the name of FencedLease %s/%s has %d characters, at most %d are allowed", namespace, name, len(name), v1alpha1.MaxNameLength)
 	case identity == "":
 		return nil, fmt.Errorf("make a lock on FencedLease %s/%s: the identity is empty", namespace, name)
-	case len(identity) > maxIdentityLength:
-		return nil, fmt.Errorf("make a lock on FencedLease %s/%s: the identity has %d characters, at most %d are allowed", namespace, name, len(identity), maxIdentityLength)
+	case len(identity) > possession.MaxIdentityLength:
+		return nil, fmt.Errorf("make a lock on FencedLease %s/%s: the identity has %d characters, at most %d are allowed", namespace, name, len(identity), possession.MaxIdentityLength)
 	}
 	if options.CreateWith != nil {
 		options.CreateWith = options.CreateWith.DeepCopy()
 	}
 	return &Lock{
-		leases:   leaseClient{client: client, namespace: namespace, name: name},
+		leases:   possession.Client{REST: client, Namespace: namespace, Name: name},
 		identity: identity,
 		options:  options,
 	}, nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/possession"
 )
 
 // Update acquires, renews or releases, as the record and the lock's own term ask for; see the package comment. A nil
@@ -45,11 +46,12 @@ func (l *Lock) acquire(ctx context.Context, decided *v1alpha1.FencedLease, recor
 	if decided == nil {
 		return l.conflict("the lease was not read since the last write, read it and decide anew", nil)
 	}
-	patch, term, err := acquisition(decided, l.identity, newTermID(), record)
+	// An elector that takes itself for the holder sends the acquireTime of the term that has ended, so it is not used.
+	patch, term, err := possession.Acquisition(decided, l.identity, possession.NewTermID(), record.RenewTime.Time)
 	if err != nil {
 		return err
 	}
-	lease, err := l.leases.patchStatus(ctx, patch)
+	lease, err := l.leases.PatchStatus(ctx, patch)
 	if err != nil {
 		return l.notAcquired(ctx, err)
 	}
@@ -59,7 +61,7 @@ func (l *Lock) acquire(ctx context.Context, decided *v1alpha1.FencedLease, recor
 	defer l.mu.Unlock()
 	l.latest = lease
 	term.ResourceVersion = lease.ResourceVersion
-	l.own = &possession{term: term}
+	l.own = &ownTerm{term: term}
 	l.lost = nil
 	return l.handOver(lease)
 }
@@ -70,7 +72,7 @@ func (l *Lock) notAcquired(ctx context.Context, err error) error {
 	if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("acquire FencedLease %s: %w", l.leases, err)
 	}
-	lease, readErr := l.leases.get(ctx)
+	lease, readErr := l.leases.Get(ctx)
 	if readErr != nil {
 		return l.conflict("the lease has changed", err)
 	}
@@ -84,8 +86,8 @@ func (l *Lock) notAcquired(ctx context.Context, err error) error {
 }
 
 // renew keeps the own term.
-func (l *Lock) renew(ctx context.Context, own *possession, record resourcelock.LeaderElectionRecord) error {
-	lease, err := l.leases.patchStatus(ctx, renewal(own.term, record))
+func (l *Lock) renew(ctx context.Context, own *ownTerm, record resourcelock.LeaderElectionRecord) error {
+	lease, err := l.leases.PatchStatus(ctx, possession.Renewal(own.term, record.RenewTime.Time))
 	if err != nil {
 		return l.refused(ctx, "renew", own, err)
 	}
@@ -100,8 +102,7 @@ func (l *Lock) renew(ctx context.Context, own *possession, record resourcelock.L
 // handOver tells the elector that it leads, as soon as the own term may write. It needs mu.
 func (l *Lock) handOver(lease *v1alpha1.FencedLease) error {
 	own := l.own
-	own.ready = own.ready || own.term.Seal == v1alpha1.SealNotRequired ||
-		ptr.Deref(lease.Status.SealedGeneration, 0) == own.term.Generation
+	own.ready = own.ready || possession.Sealed(lease, own.term)
 	if !own.ready {
 		return fmt.Errorf("FencedLease %s: %w: guarded objects are still to be stamped with generation %d", l.leases, ErrSealPending, own.term.Generation)
 	}
@@ -111,7 +112,7 @@ func (l *Lock) handOver(lease *v1alpha1.FencedLease) error {
 
 // release gives the own term up. The term counts as over before the request leaves, as the server may have ended it
 // whatever the answer is.
-func (l *Lock) release(ctx context.Context, own *possession) error {
+func (l *Lock) release(ctx context.Context, own *ownTerm) error {
 	l.mu.Lock()
 	l.stopping = nil // the elector releases when it has stopped leading
 	lost := l.lost
@@ -127,7 +128,7 @@ func (l *Lock) release(ctx context.Context, own *possession) error {
 		}
 		return fmt.Errorf("release FencedLease %s: %w", l.leases, ErrNotHeld)
 	}
-	lease, err := l.leases.patchStatus(ctx, release(own.term))
+	lease, err := l.leases.PatchStatus(ctx, possession.Release(own.term))
 	if err != nil {
 		err = l.refused(ctx, "release", own, err)
 	}
@@ -141,34 +142,25 @@ func (l *Lock) release(ctx context.Context, own *possession) error {
 	return nil
 }
 
-// refused explains why a renewal or release failed. The rules of the FencedLease refuse a write of a term that has ended
-// with 422, and a lease that is gone is 404: the term is lost then, and the answer is a conflict that says who holds the
-// lease now. After any other failure the term may still be current.
-func (l *Lock) refused(ctx context.Context, verb string, own *possession, err error) error {
-	if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s FencedLease %s: %w", verb, l.leases, err)
-	}
-	lease, readErr := l.leases.get(ctx)
+// refused explains why a renewal or release failed. If the answer means that the term is lost, it is a conflict that says
+// who holds the lease now. After any other failure the term may still be current.
+func (l *Lock) refused(ctx context.Context, verb string, own *ownTerm, err error) error {
+	lost, lease := l.leases.Ended(ctx, own.term, err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if readErr == nil {
+	if lease != nil {
 		l.latest = lease
-		if shows(lease, own.term) {
-			return fmt.Errorf("%s FencedLease %s: %w", verb, l.leases, err)
-		}
 	}
-	if l.own != own {
+	switch {
+	case lost == nil:
+		return fmt.Errorf("%s FencedLease %s: %w", verb, l.leases, err)
+	case l.own != own:
 		return l.conflict("the term has ended", err)
 	}
-	deleted := apierrors.IsNotFound(err) || apierrors.IsNotFound(readErr) || (readErr == nil && lease.UID != own.term.UID)
-	l.end(lease, deleted, err)
-	return l.lost
+	l.end(lost)
+	return lost
 }
 
 func (l *Lock) conflict(why string, cause error) error {
-	return &conflictError{
-		lease:   l.leases.name,
-		message: fmt.Sprintf("acquire FencedLease %s: %s", l.leases, why),
-		cause:   cause,
-	}
+	return possession.NewConflictError(l.leases.Name, fmt.Sprintf("acquire FencedLease %s: %s", l.leases, why), cause)
 }

@@ -1,31 +1,33 @@
 // Copyright 2026 The FencedLease Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package resourcelock
+package possession
 
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
-// statusPatch is a merge patch of the status. Absent fields stay as they are.
-type statusPatch struct {
-	Metadata *patchMetadata `json:"metadata,omitempty"`
-	Status   patchedStatus  `json:"status"`
+// Patch is a merge patch of the status. Absent fields stay as they are.
+type Patch struct {
+	Metadata *PatchMetadata `json:"metadata,omitempty"`
+	Status   PatchStatus    `json:"status"`
 }
 
-type patchMetadata struct {
+// PatchMetadata is the condition of a patch.
+type PatchMetadata struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-type patchedStatus struct {
+// PatchStatus is what a patch says of the possession. Every patch names generation, term and holder.
+type PatchStatus struct {
 	Generation     int64              `json:"generation"`
 	Term           string             `json:"term"`
 	HolderIdentity string             `json:"holderIdentity"`
@@ -36,7 +38,8 @@ type patchedStatus struct {
 	Seal           *v1alpha1.Seal     `json:"seal,omitempty"`
 }
 
-func (p statusPatch) encode() ([]byte, error) {
+// Encode returns the body of the patch.
+func (p Patch) Encode() ([]byte, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("encode the patch: %w", err)
@@ -44,27 +47,26 @@ func (p statusPatch) encode() ([]byte, error) {
 	return body, nil
 }
 
-// acquisition is the patch that opens a term on the lease as it was read, and the term. The resourceVersion makes sure
-// that nothing has changed since.
-func acquisition(lease *v1alpha1.FencedLease, identity, id string, record resourcelock.LeaderElectionRecord) (statusPatch, Term, error) {
+// Acquisition is the patch that opens a term on the lease as it was read, and the term. The resourceVersion makes sure
+// that nothing has changed since. The term's ResourceVersion is that of the answer, so it is for the caller to set.
+func Acquisition(lease *v1alpha1.FencedLease, identity, id string, now time.Time) (Patch, Term, error) {
 	status := &lease.Status
 	generation := 1 + max(ptr.Deref(status.Generation, 0), ptr.Deref(status.GenerationFloor, 0), ptr.Deref(lease.Spec.MinGeneration, 0))
 	t, err := token.New(generation, id)
 	if err != nil {
-		return statusPatch{}, Term{}, fmt.Errorf("no generation is left on FencedLease %s/%s, create a lease of another name: %w", lease.Namespace, lease.Name, err)
+		return Patch{}, Term{}, fmt.Errorf("no generation is left on FencedLease %s/%s, create a lease of another name: %w", lease.Namespace, lease.Name, err)
 	}
-	seal := dueSeal(lease)
-	// An elector that takes itself for the holder sends the acquireTime of the term that has ended.
-	now := metav1.NewMicroTime(record.RenewTime.Time)
-	patch := statusPatch{
-		Metadata: &patchMetadata{ResourceVersion: lease.ResourceVersion},
-		Status: patchedStatus{
+	seal := DueSeal(lease)
+	begin := metav1.NewMicroTime(now)
+	patch := Patch{
+		Metadata: &PatchMetadata{ResourceVersion: lease.ResourceVersion},
+		Status: PatchStatus{
 			Generation:     generation,
 			Term:           id,
 			HolderIdentity: identity,
 			Token:          ptr.To(t.String()),
-			AcquireTime:    &now,
-			RenewTime:      &now,
+			AcquireTime:    &begin,
+			RenewTime:      &begin,
 			Handover:       &lease.Spec.Handover,
 			Seal:           &seal,
 		},
@@ -76,14 +78,14 @@ func acquisition(lease *v1alpha1.FencedLease, identity, id string, record resour
 		Generation:  generation,
 		ID:          id,
 		Holder:      identity,
-		AcquireTime: now.Time,
+		AcquireTime: now,
 		Seal:        seal,
 	}, nil
 }
 
-// dueSeal says whether a term that follows the lease's present one must begin with a seal, as the rules of the
+// DueSeal says whether a term that follows the lease's present one must begin with a seal, as the rules of the
 // FencedLease demand it.
-func dueSeal(lease *v1alpha1.FencedLease) v1alpha1.Seal {
+func DueSeal(lease *v1alpha1.FencedLease) v1alpha1.Seal {
 	status := &lease.Status
 	neverSealed := status.Seal == v1alpha1.SealRequired &&
 		ptr.Deref(status.SealedGeneration, 0) != ptr.Deref(status.Generation, 0)
@@ -93,18 +95,18 @@ func dueSeal(lease *v1alpha1.FencedLease) v1alpha1.Seal {
 	return v1alpha1.SealNotRequired
 }
 
-// renewal is the patch that keeps a term. It needs no resourceVersion: if the term has ended, the rules of the FencedLease
+// Renewal is the patch that keeps a term. It needs no resourceVersion: if the term has ended, the rules of the FencedLease
 // refuse it by what it names. It leaves status.token out on purpose: on a store that was restored to the time before the
 // acquisition, it would else pass as an acquisition.
-func renewal(t Term, record resourcelock.LeaderElectionRecord) statusPatch {
-	now := metav1.NewMicroTime(record.RenewTime.Time)
-	return statusPatch{Status: patchedStatus{
-		Generation: t.Generation, Term: t.ID, HolderIdentity: t.Holder, RenewTime: &now,
+func Renewal(t Term, now time.Time) Patch {
+	renewed := metav1.NewMicroTime(now)
+	return Patch{Status: PatchStatus{
+		Generation: t.Generation, Term: t.ID, HolderIdentity: t.Holder, RenewTime: &renewed,
 	}}
 }
 
-// release is the patch that ends a term. Like a renewal it names the term, so that it ends no other, also if it arrives
+// Release is the patch that ends a term. Like a renewal it names the term, so that it ends no other, also if it arrives
 // late; sent twice it changes nothing more.
-func release(t Term) statusPatch {
-	return statusPatch{Status: patchedStatus{Generation: t.Generation, Term: t.ID, HolderIdentity: ""}}
+func Release(t Term) Patch {
+	return Patch{Status: PatchStatus{Generation: t.Generation, Term: t.ID, HolderIdentity: ""}}
 }
