@@ -7,8 +7,8 @@
 // on them right after its acquisition works on objects that its predecessor has changed or deleted, and creates a second
 // time what is there. The fence refuses none of that, as the new leader's token is current.
 //
-// Wait asks the API server what there is, by a consistent list of metadata that begins after the call, and returns once
-// the informer has shown all of it. Call it after the acquisition and before the first decision that rests on a cache.
+// Wait asks the API server what there is, by a consistent list that begins after the call, and returns once the informer
+// has shown all of it. Call it after the acquisition and before the first decision that rests on a cache.
 package barrier
 
 import (
@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -30,10 +31,17 @@ type Informer interface {
 	RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error
 }
 
-// Lister lists the metadata of the objects that the informer watches: the same namespaces and the same selectors. Its
-// lists must be consistent reads, which a list without a resourceVersion is. It is called once for each page, with the
-// continue token of the page before.
-type Lister func(ctx context.Context, continueToken string) (*metav1.PartialObjectMetadataList, error)
+// Lister lists what the informer watches: the same resource, namespaces and selectors. It is a consistent read if the
+// options name no resourceVersion. A list of metadata alone is enough. See also ListerOf.
+type Lister func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+
+// ListerOf returns the Lister of what an informer was made with.
+func ListerOf(source cache.ListerWatcher) Lister {
+	return cache.ToListerWatcherWithContext(source).ListWithContext
+}
+
+// pageSize bounds what one list may hold in memory.
+const pageSize = 500
 
 // Wait returns nil once the informer has shown every object as it was when Wait was called, or newer, and none that was
 // gone by then. It returns an error if the list fails, or when ctx ends before the informer has caught up.
@@ -57,17 +65,27 @@ func Wait(ctx context.Context, informer Informer, list Lister) error {
 // read returns the resourceVersions of what is stored, and that of the list.
 func read(ctx context.Context, list Lister) (map[types.NamespacedName]string, string, error) {
 	present := map[types.NamespacedName]string{}
-	for page := ""; ; {
-		objects, err := list(ctx, page)
+	// Without a resourceVersion, so that nothing older than this call is shown. Later pages are of the same version.
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		objects, err := list(ctx, options)
 		if err != nil {
 			return nil, "", fmt.Errorf("list what the cache must show: %w", err)
 		}
-		for i := range objects.Items {
-			o := &objects.Items[i]
-			present[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o.ResourceVersion
+		page, err := meta.ListAccessor(objects)
+		if err != nil {
+			return nil, "", fmt.Errorf("list what the cache must show: %w", err)
 		}
-		if page = objects.Continue; page == "" {
-			return present, objects.ResourceVersion, nil
+		err = meta.EachListItem(objects, func(o runtime.Object) error {
+			key, version, err := identify(o)
+			present[key] = version
+			return err
+		})
+		if err != nil {
+			return nil, "", fmt.Errorf("list what the cache must show: %w", err)
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return present, page.GetResourceVersion(), nil
 		}
 	}
 }

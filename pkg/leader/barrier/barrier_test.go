@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -55,7 +56,11 @@ func (r registration) Done() <-chan struct{}               { return r.synced }
 
 // stored lists what is stored, one object a page.
 func stored(version string, objects ...*metav1.PartialObjectMetadata) Lister {
-	return func(_ context.Context, page string) (*metav1.PartialObjectMetadataList, error) {
+	return func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		if options.ResourceVersion != "" {
+			return nil, errors.New("not a consistent read")
+		}
+		page := options.Continue
 		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
 		if n := len(page); n < len(objects) {
 			list.Items = append(list.Items, *objects[n])
@@ -143,7 +148,7 @@ func TestAWaitFails(t *testing.T) {
 		want     string
 	}{
 		"the list fails": {
-			&informer{}, func(context.Context, string) (*metav1.PartialObjectMetadataList, error) { return nil, boom },
+			&informer{}, func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, boom },
 			"list what the cache must show: boom",
 		},
 		"the informer has stopped": {&informer{err: boom}, stored("100"), "watch the informer: boom"},
