@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -36,8 +37,8 @@ type Options struct {
 	CreateWith *v1alpha1.FencedLeaseSpec
 }
 
-// Lock is client-go's leader-election lock on a FencedLease. One elector uses a lock at a time; Term, Token, Identity and
-// Describe may be called from any goroutine.
+// Lock is client-go's leader-election lock on a FencedLease. One elector uses a lock at a time; Term, Token, Lease, Guards,
+// Identity and Describe may be called from any goroutine.
 type Lock struct {
 	leases   possession.Client
 	identity string
@@ -48,7 +49,7 @@ type Lock struct {
 	// decided is the lease as the elector's last Get returned it, live from the server. An acquisition is conditioned on
 	// it, as it is what the elector judged to be free. It is nil after each Update.
 	decided *v1alpha1.FencedLease
-	// latest is the lease as any request last returned it. It serves events and messages only.
+	// latest is the lease as any request last returned it. It serves events, messages and Guards.
 	latest *v1alpha1.FencedLease
 	// own is the term that this lock acquired, or nil.
 	own *ownTerm
@@ -132,6 +133,22 @@ func (l *Lock) Token() (token.Token, bool) {
 		return token.Token{}, false
 	}
 	return term.Token(), true
+}
+
+// Lease names the FencedLease.
+func (l *Lock) Lease() types.NamespacedName {
+	return types.NamespacedName{Namespace: l.leases.Namespace, Name: l.leases.Name}
+}
+
+// Guards returns the guards of the lease as the elector's last request showed it, which a holder renews often; none before
+// the first one. They must not be changed.
+func (l *Lock) Guards() []v1alpha1.Guard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latest == nil {
+		return nil
+	}
+	return l.latest.Spec.Guards
 }
 
 // Identity returns the identity that the lock writes as holder.
