@@ -52,7 +52,9 @@ type UsageError struct {
 func (e *UsageError) Error() string { return e.Message }
 
 // Usagef returns a UsageError.
-func Usagef(format string, args ...any) error { return &UsageError{Message: fmt.Sprintf(format, args...)} }
+func Usagef(format string, args ...any) error {
+	return &UsageError{Message: fmt.Sprintf(format, args...)}
+}
 
 // ExitCode returns the exit code for what a command returned.
 func ExitCode(err error) int {

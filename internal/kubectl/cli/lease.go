@@ -109,7 +109,9 @@ func scope(namespace string) string {
 const None = "<none>"
 
 // Holder returns who holds a lease, or None.
-func Holder(lease *v1alpha1.FencedLease) string { return OrNone(ptr.Deref(lease.Status.HolderIdentity, "")) }
+func Holder(lease *v1alpha1.FencedLease) string {
+	return OrNone(ptr.Deref(lease.Status.HolderIdentity, ""))
+}
 
 // OrNone returns the text, or None if it is empty.
 func OrNone(text string) string {
