@@ -15,6 +15,10 @@ const (
 	// the verb bypass says why a write without a token must pass. The lease's name follows.
 	OverridePrefix = "override.fencedlease.io/"
 
+	// CredentialKey is the key of userInfo.extra in which the API server tells the id of the credential that a request was
+	// made with: JTI=<uuid> for a bound service-account token. A lease lists the ids of its terms in status.credentials.
+	CredentialKey = "authentication.kubernetes.io/credential-id"
+
 	// VerbGuardCluster is the verb on fencedleases that a writer of a FencedLease needs for a guard that reaches beyond
 	// the lease's own namespace.
 	VerbGuardCluster = "guard-cluster"

@@ -38,6 +38,10 @@ type decision struct {
 	mark      token.Token // the stored mark, zero if there is none or it is not a token
 	presented token.Token
 	carrier   Carrier
+	// ended says that what is presented is a credential of a term that has ended.
+	ended bool
+	// credentialTerm is the term of the credential that presents the token.
+	credentialTerm string
 }
 
 func (d *decision) decide() Verdict {
@@ -59,10 +63,17 @@ func (d *decision) decide() Verdict {
 	if problem := d.readToken(); problem != "" {
 		return d.deny(MalformedToken, d.sayMalformed(problem))
 	}
-	if d.carrier == CarrierNone {
-		return d.withoutToken()
+	if problem := d.readCredential(); problem != "" {
+		return d.deny(MalformedToken, d.sayMalformed(problem))
 	}
-	return d.withToken()
+	switch {
+	case d.carrier == CarrierNone:
+		return d.withoutToken()
+	case d.ended:
+		return d.deny(StaleToken, d.sayEnded())
+	default:
+		return d.withToken()
+	}
 }
 
 // checkShape reports what keeps a write from being judged at all. The registration asks for nothing else, so such a
@@ -192,7 +203,7 @@ func (d *decision) markMayBeDeleted() bool {
 func termsAgree(t token.Token, lease Lease) bool { return t.Term == "" || t.Term == lease.Term }
 
 // stamped reports whether the accepted write moves the mark to the token it presents, where it can: a token carried by
-// the request must have been copied into the annotation in the same request.
+// the request, or by its credential, must have been copied into the annotation in the same request.
 func (d *decision) stamped() bool {
 	if d.write.Subresource != SubresourceMain || d.write.New == nil {
 		return true

@@ -51,6 +51,7 @@ var markStates = []named[string]{
 	{"other term", "34.zzzzzzzz/9"},
 	{"garbage", "leader"},
 	{"implausible", "2000000000000000.aaaaaaaa/9"},
+	{"as a credential stamps it", "34.bbbbbbbb"},
 	{"delete intent", "34.bbbbbbbb/delete"},
 	{"delete intent without a term", "34/delete"},
 	{"delete intent of an ended term", "33.aaaaaaaa/delete"},
@@ -60,7 +61,9 @@ var markStates = []named[string]{
 
 var presentedTokens = []named[string]{
 	{"older", "33.aaaaaaaa/2"},
+	{"older without a term", "33/2"},
 	{"current", "34.bbbbbbbb/2"},
+	{"current, as a credential stamps it", "34.bbbbbbbb"},
 	{"current without a term", "34/2"},
 	{"current and as an earlier write's", "34.bbbbbbbb/9"},
 	{"other term", "34.zzzzzzzz/2"},
@@ -109,11 +112,12 @@ var carriers = []named[carrier]{
 
 var leaseStates = []named[fence.Lease]{
 	{"never held", neverHeld()},
-	{"held", held()},
-	{"released", released()},
-	{"gone", gone()},
-	{"audit", inAudit()},
-	{"audit and released", leaseWith(func(l *fence.Lease) { l.Audit, l.Holder = true, "" })},
+	{"held", listing(held())},
+	{"held, no credentials", held()},
+	{"released", listing(released())},
+	{"gone", listing(gone())},
+	{"audit", listing(inAudit())},
+	{"audit and released", listing(leaseWith(func(l *fence.Lease) { l.Audit, l.Holder = true, "" }))},
 }
 
 type writerState struct {
@@ -135,7 +139,27 @@ func writerStates() []named[writerState] {
 			states = append(states, named[writerState]{fmt.Sprintf("%s with change %d", user, change), writerState{by(user, change), true}})
 		}
 	}
-	return states
+	for _, c := range []named[[]string]{
+		{"current", []string{credentialOfB}}, {"ended", []string{credentialOfA}},
+		{"unlisted", []string{unlisted}}, {"two", []string{credentialOfB, credentialOfA}},
+	} {
+		states = append(states,
+			named[writerState]{"subject with a credential: " + c.name, writerState{using(c.value...), true}},
+			named[writerState]{"not subject with a credential: " + c.name, writerState{using(c.value...), false}},
+		)
+	}
+	return append(states,
+		named[writerState]{"override permitted with an ended credential", writerState{both(using(credentialOfA), overriding(true)), true}},
+		named[writerState]{"override permitted with an unlisted credential", writerState{both(using(unlisted), overriding(true)), true}},
+		named[writerState]{"collector with an ended credential", writerState{both(using(credentialOfA), by(collector, fence.ChangeOwnership)), true}},
+	)
+}
+
+func both(a, b edit) edit {
+	return func(w *fence.Write) {
+		a(w)
+		b(w)
+	}
 }
 
 // build makes the write; it is nil for combinations that cannot exist.
@@ -297,7 +321,7 @@ func TestADryRunCannotMatter(t *testing.T) {
 		"Write.Writer.Username", "Write.Writer.Groups", "Write.Writer.Extra",
 		"Write.Change", "Write.System.Collectors", "Write.System.Migrators", "Write.Override.Reason", "Write.Override.Permitted",
 		"View.Lease.Namespace", "View.Lease.Name", "View.Lease.Gone", "View.Lease.Audit", "View.Lease.Generation",
-		"View.Lease.Term", "View.Lease.Holder", "View.Origin", "View.MustPresent",
+		"View.Lease.Term", "View.Lease.Holder", "View.Lease.Credentials", "View.Origin", "View.MustPresent",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("inputs of the decision (-want +got):\n%s", diff)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/fence"
 )
 
@@ -30,24 +31,35 @@ const (
 	overrideAsked
 	overridePermitted
 	looksUnchanged
+	usesCredential
+	isListed
+	isListedForTerm
 )
 
 func FuzzDecide(f *testing.F) {
 	const current, next = "34.bbbbbbbb/1", "34.bbbbbbbb/2"
 	const both = hasOld | hasNew | oldMarked | newMarked
-	f.Add("UPDATE", "", worker, current, next, "", "", int64(34), termB, "report-b", uint16(both|isFresh|mustPresent))
-	f.Add("UPDATE", "", worker, current, current, "", "", int64(34), termB, "report-b", uint16(both|isFresh|mustPresent))
-	f.Add("UPDATE", "status", worker, current, "33.aaaaaaaa/2", "", "", int64(34), termB, "report-b", uint16(both))
-	f.Add("UPDATE", "scale", worker, current, current, next, "", int64(34), termB, "", uint16(both|oneValue|isFresh))
-	f.Add("UPDATE", "", collector, current, current, "", "", int64(34), termB, "report-b", uint16(both|oldTerminating|oldFinalizers|isFresh))
-	f.Add("CREATE", "", worker, "", "34", "34", "", int64(34), termB, "report-b", uint16(hasNew|newMarked|oneValue|isFresh))
-	f.Add("DELETE", "", worker, "34/delete", "", "", "", int64(34), termB, "report-b", uint16(hasOld|oldMarked|isFresh|mustPresent))
-	f.Add("DELETE", "", migrator, "2000000000000000", "", next, next, int64(34), termB, "", uint16(hasOld|oldMarked|twoValues|isFresh|isAudit))
-	f.Add("CONNECT", "proxy", "", "\xff", "\x00", "034", " 34", int64(-1), "", "世", uint16(1<<16-1))
+	f.Add("UPDATE", "", worker, current, next, "", "", int64(34), termB, "report-b", uint32(both|isFresh|mustPresent))
+	f.Add("UPDATE", "", worker, current, current, "", "", int64(34), termB, "report-b", uint32(both|isFresh|mustPresent))
+	f.Add("UPDATE", "status", worker, current, "33.aaaaaaaa/2", "", "", int64(34), termB, "report-b", uint32(both))
+	f.Add("UPDATE", "scale", worker, current, current, next, "", int64(34), termB, "", uint32(both|oneValue|isFresh))
+	f.Add("UPDATE", "", collector, current, current, "", "", int64(34), termB, "report-b", uint32(both|oldTerminating|oldFinalizers|isFresh))
+	f.Add("CREATE", "", worker, "", "34", "34", "", int64(34), termB, "report-b", uint32(hasNew|newMarked|oneValue|isFresh))
+	f.Add("DELETE", "", worker, "34/delete", "", "", "", int64(34), termB, "report-b", uint32(hasOld|oldMarked|isFresh|mustPresent))
+	f.Add("DELETE", "", migrator, "2000000000000000", "", next, next, int64(34), termB, "", uint32(hasOld|oldMarked|twoValues|isFresh|isAudit))
+	f.Add("CONNECT", "proxy", "", "\xff", "\x00", "034", " 34", int64(-1), "", "世", uint32(1<<19-1))
+
+	const listed = usesCredential | isListed | isListedForTerm
+	f.Add("UPDATE", "", worker, current, "34.bbbbbbbb", "", credentialOfB, int64(34), termB, "report-b", uint32(both|isFresh|listed))
+	f.Add("UPDATE", "", worker, current, current, "", credentialOfB, int64(34), termB, "report-b", uint32(both|isFresh|listed))
+	f.Add("UPDATE", "status", worker, current, next, "", credentialOfB, int64(34), termB, "report-b", uint32(both|isFresh|listed))
+	f.Add("DELETE", "", worker, current, "", "33.aaaaaaaa", credentialOfB, int64(34), termB, "report-b", uint32(hasOld|oldMarked|oneValue|isFresh|listed))
+	f.Add("DELETE", "", worker, current, "", "", termA, int64(34), termB, "", uint32(hasOld|oldMarked|usesCredential|isListed))
+	f.Add("CREATE", "", worker, "", "34.", "", credentialOfB, int64(0), "", "", uint32(hasNew|newMarked|isFresh|listed))
 
 	f.Fuzz(func(t *testing.T, operation, subresource, user, oldText, newText, value, second string,
-		generation int64, term, holder string, bits uint16) {
-		on := func(bit uint16) bool { return bits&bit != 0 }
+		generation int64, term, holder string, bits uint32) {
+		on := func(bit uint32) bool { return bits&bit != 0 }
 		w := fence.Write{
 			Operation: fence.Operation(operation), Subresource: subresource,
 			Writer: fence.Writer{Username: user}, System: fence.DefaultSystemWriters(),
@@ -88,6 +100,20 @@ func FuzzDecide(f *testing.F) {
 		if on(isFresh) {
 			v.Origin = fence.Linearizable
 		}
+		// The second text stands for the id of the credential, and for the term that it is listed for.
+		if on(usesCredential) {
+			using(second)(&w)
+		}
+		if on(isListed) {
+			v.Lease.Credentials = []v1alpha1.Credential{{ID: second, Term: second}}
+		}
+		if on(isListedForTerm) {
+			v.Lease.Credentials = []v1alpha1.Credential{{ID: second, Term: term}}
+		}
+		stamp, needed := fence.StampFor(w, v.Lease)
+		if needed == stamp.IsZero() {
+			t.Fatalf("stamp %s, needed %v", stamp, needed)
+		}
 
 		got := fence.Decide(w, v)
 		if problem := notTotal(got); problem != "" {
@@ -97,6 +123,9 @@ func FuzzDecide(f *testing.F) {
 			t.Fatalf("want %+v, got %+v: %s", want, essenceOf(got), got.Message)
 		}
 		// Terms and holders come from the schema, which bounds them; what a client sends does not.
+		if on(isListed) && len(second) > 64 {
+			return
+		}
 		if len(term) <= 8 && len(holder) <= 253 && strings.ToValidUTF8(term, "") == term && printable(term) && got.Message != "" {
 			checkMessage(t, got.Message, longestMessage)
 		}

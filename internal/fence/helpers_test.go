@@ -10,16 +10,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/fence"
 )
 
 // The story of every test that does not say otherwise: report-a led under 33, report-b leads under 34.
 const (
-	tokenKey    = "token.fencedlease.io/report-writer"
-	overrideKey = "override.fencedlease.io/report-writer"
+	tokenKey      = "token.fencedlease.io/report-writer"
+	overrideKey   = "override.fencedlease.io/report-writer"
+	credentialKey = "authentication.kubernetes.io/credential-id"
 
 	termA = "aaaaaaaa"
 	termB = "bbbbbbbb"
+
+	credentialOfA = "JTI=0b7e3e4a-6a3d-4a53-8f3c-0000000000aa"
+	credentialOfB = "JTI=0b7e3e4a-6a3d-4a53-8f3c-0000000000bb"
+	unlisted      = "JTI=0b7e3e4a-6a3d-4a53-8f3c-0000000000cc"
 
 	collector = "system:serviceaccount:kube-system:generic-garbage-collector"
 	migrator  = "system:serviceaccount:kube-system:storage-version-migrator-controller"
@@ -45,6 +51,12 @@ func released() fence.Lease  { return leaseWith(func(l *fence.Lease) { l.Holder 
 func gone() fence.Lease      { return leaseWith(func(l *fence.Lease) { l.Gone = true }) }
 func inAudit() fence.Lease   { return leaseWith(func(l *fence.Lease) { l.Audit = true }) }
 func neverHeld() fence.Lease { return fence.Lease{Namespace: "reports", Name: "report-writer"} }
+
+// listing is a lease that lists the credentials of both leaders.
+func listing(l fence.Lease) fence.Lease {
+	l.Credentials = []v1alpha1.Credential{{ID: credentialOfA, Term: termA}, {ID: credentialOfB, Term: termB}}
+	return l
+}
 
 // fresh is the view after a linearizable read, by a guard that asks the writer for a token.
 func fresh(l fence.Lease) fence.View {
@@ -114,6 +126,9 @@ func remove(before *fence.Object, edits ...edit) fence.Write {
 
 // carrying presents tokens with the request; the policy that stamps has not run.
 func carrying(values ...string) edit { return extra(tokenKey, values...) }
+
+// using makes the request with a credential.
+func using(ids ...string) edit { return extra(credentialKey, ids...) }
 
 func extra(key string, values ...string) edit {
 	return func(w *fence.Write) {
@@ -198,8 +213,12 @@ func notTotal(v fence.Verdict) string {
 		return string(v.Outcome) + " is audited"
 	case v.Admits() != (v.Outcome == fence.Allow || v.Audited):
 		return "Admits disagrees with the outcome"
-	case (v.Carrier == fence.CarrierNone) != v.Presented.IsZero():
-		return "carrier and presented token disagree"
+	case v.Carrier == fence.CarrierNone && !v.Presented.IsZero():
+		return "a token without a carrier"
+	case v.Carrier != fence.CarrierNone && v.Presented.IsZero() &&
+		(v.Carrier != fence.CarrierCredential || v.Outcome == fence.Allow || v.Outcome == fence.Deny && v.Reason != fence.StaleToken):
+		// The generation of a credential's ended term is not known, and that it has ended is all there is to say.
+		return "a carrier without a token"
 	default:
 		return ""
 	}

@@ -32,17 +32,20 @@ type Lease struct {
 	Generation int64
 	Term       string
 	Holder     string
+	// Credentials are the credentials that were recorded for this term and for earlier ones, each id once.
+	Credentials []v1alpha1.Credential
 }
 
-// LeaseOf takes from a FencedLease what the decision needs.
+// LeaseOf takes from a FencedLease what the decision needs. The credentials are shared with it.
 func LeaseOf(lease *v1alpha1.FencedLease) Lease {
 	return Lease{
-		Namespace:  lease.Namespace,
-		Name:       lease.Name,
-		Audit:      lease.Spec.Enforcement == v1alpha1.EnforcementAudit,
-		Generation: ptr.Deref(lease.Status.Generation, 0),
-		Term:       ptr.Deref(lease.Status.Term, ""),
-		Holder:     ptr.Deref(lease.Status.HolderIdentity, ""),
+		Namespace:   lease.Namespace,
+		Name:        lease.Name,
+		Audit:       lease.Spec.Enforcement == v1alpha1.EnforcementAudit,
+		Generation:  ptr.Deref(lease.Status.Generation, 0),
+		Term:        ptr.Deref(lease.Status.Term, ""),
+		Holder:      ptr.Deref(lease.Status.HolderIdentity, ""),
+		Credentials: lease.Status.Credentials,
 	}
 }
 

@@ -37,6 +37,12 @@ func TestLeaseOf(t *testing.T) {
 				Status: v1alpha1.FencedLeaseStatus{Generation: ptr.To[int64](34), Term: ptr.To(termB), HolderIdentity: ptr.To("")}},
 			released(), token.Token{Generation: 34, Term: termB},
 		},
+		"with credentials": {
+			&v1alpha1.FencedLease{ObjectMeta: meta,
+				Status: v1alpha1.FencedLeaseStatus{Generation: ptr.To[int64](34), Term: ptr.To(termB), HolderIdentity: ptr.To("report-b"),
+					Credentials: []v1alpha1.Credential{{ID: credentialOfA, Term: termA}, {ID: credentialOfB, Term: termB}}}},
+			listing(held()), token.Token{Generation: 34, Term: termB},
+		},
 		"in Audit": {
 			&v1alpha1.FencedLease{ObjectMeta: meta, Spec: v1alpha1.FencedLeaseSpec{Enforcement: v1alpha1.EnforcementAudit},
 				Status: v1alpha1.FencedLeaseStatus{Generation: ptr.To[int64](34), Term: ptr.To(termB), HolderIdentity: ptr.To("report-b")}},

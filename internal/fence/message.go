@@ -57,7 +57,34 @@ func (d *decision) sayMissing() string {
 	if !d.mark.IsZero() {
 		inherited = fmt.Sprintf(" (the annotation %s is as stored, so it presents nothing)", d.mark)
 	}
+	// Every token of a service account has an id: it is worth a word only where terms have credentials.
+	if id := d.write.Writer.credential(); id != "" && len(d.view.Lease.Credentials) > 0 {
+		inherited += fmt.Sprintf(" and its credential %s is not in status.credentials", quote(id))
+	}
 	return d.say("the write presents no token%s; %s. %s", inherited, d.state(), d.present())
+}
+
+func (d *decision) sayEnded() string {
+	return d.say("the request's credential is stale: it is of term %s; %s. "+
+		"That term has ended: drop the result, acquire the lease again and compute anew, with the credential of the new term",
+		quote(d.credentialTerm), d.state())
+}
+
+// sayDisagree is the problem of a write whose text is not of the term of its credential.
+func (d *decision) sayDisagree(state CredentialState, term string) string {
+	of := "term " + quote(term) + ", which has ended"
+	if state == CredentialCurrent {
+		of = d.view.Lease.Token().String()
+	}
+	return fmt.Sprintf("the write presents %s, the request's credential is of %s", d.presented, of)
+}
+
+// token names the token that is presented.
+func (d *decision) token() string {
+	if d.carrier == CarrierCredential {
+		return d.presented.String() + " (by credential)"
+	}
+	return d.presented.String()
 }
 
 func (d *decision) sayFinalDelete() string {
@@ -96,7 +123,7 @@ func (d *decision) sayBelowMark() string {
 		next = "The lease was restored to an older state or the object comes from elsewhere: " +
 			"acquire the lease again, the next generation starts above what was seen"
 	}
-	return d.say("token presented %s is stale: the object was last written under %s; %s. %s", d.presented, d.mark, d.state(), next)
+	return d.say("token presented %s is stale: the object was last written under %s; %s. %s", d.token(), d.mark, d.state(), next)
 }
 
 func (d *decision) sayStale() string {
@@ -121,10 +148,15 @@ func (d *decision) sayForked() string {
 
 func (d *decision) sayReleased() string {
 	return d.say("token presented %s is of a term that was released; %s. "+
-		"Acquire the lease again before writing", d.presented, d.state())
+		"Acquire the lease again before writing", d.token(), d.state())
 }
 
 func (d *decision) sayNotStamped() string {
+	if d.carrier == CarrierCredential {
+		return d.say("the request's credential is of %s, but the annotation %s was not set to it: the credential was recorded while the "+
+			"write was on its way, the write sets the token of another lease itself, or the webhook fencedlease-guards does not stamp. "+
+			"Try again; if it stays so, look at the lease's condition Ready", d.presented, d.key)
+	}
 	return d.say("the request carries token %s, but it was not copied into the annotation %s: "+
 		"the policy fencedlease-stamps is not in force on this API server. Try again; if it stays so, look at the lease's condition Ready",
 		d.presented, d.key)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/fence"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
@@ -34,6 +35,12 @@ func generatedLease() *rapid.Generator[fence.Lease] {
 		if l.Generation > 0 {
 			l.Term = rapid.SampledFrom([]string{termA, termB, "zzzzzzzz"}).Draw(t, "lease term")
 			l.Holder = rapid.SampledFrom([]string{"", "report-a", "report-b"}).Draw(t, "holder")
+		}
+		for _, id := range []string{credentialOfA, credentialOfB} {
+			if rapid.Bool().Draw(t, "listed") {
+				term := rapid.SampledFrom([]string{termA, termB, "zzzzzzzz", l.Term}).Draw(t, "credential's term")
+				l.Credentials = append(l.Credentials, v1alpha1.Credential{ID: id, Term: term})
+			}
 		}
 		l.Audit = rapid.IntRange(0, 4).Draw(t, "audit") == 0
 		l.Gone = rapid.IntRange(0, 9).Draw(t, "gone") == 0
@@ -107,6 +114,18 @@ func generatedWrite() *rapid.Generator[fence.Write] {
 				w.New.Annotations[tokenKey] = values[0]
 			}
 		}
+		ids := rapid.SliceOfN(rapid.SampledFrom([]string{credentialOfA, credentialOfB, unlisted}), 0, 2).Draw(t, "credential")
+		if len(ids) > 0 {
+			using(ids...)(&w)
+			// What the mutating webhook does, now and then by another lease than the one in force.
+			if w.New != nil && len(values) == 0 && w.Subresource == fence.SubresourceMain && rapid.Bool().Draw(t, "stamped for the credential") {
+				w.New = cloneObject(w.New)
+				if w.New.Annotations == nil {
+					w.New.Annotations = map[string]string{}
+				}
+				w.New.Annotations[tokenKey] = rapid.SampledFrom([]string{"33.aaaaaaaa", "34.bbbbbbbb", "35.zzzzzzzz"}).Draw(t, "stamp")
+			}
+		}
 		return w
 	})
 }
@@ -161,7 +180,12 @@ func TestPropertyDecideIsPure(t *testing.T) {
 		if w.Writer.Extra == nil {
 			before.Writer.Extra = nil
 		}
+		listed := slices.Clone(v.Lease.Credentials)
 		first := fence.Decide(w, v)
+		fence.StampFor(w, v.Lease)
+		if diff := cmp.Diff(listed, v.Lease.Credentials); diff != "" {
+			t.Fatalf("the lease was changed (-want +got):\n%s", diff)
+		}
 		if diff := cmp.Diff(before, w); diff != "" {
 			t.Fatalf("the write was changed (-want +got):\n%s", diff)
 		}
@@ -243,12 +267,19 @@ func TestPropertyACachedLeaseNeverAdmits(t *testing.T) {
 	})
 }
 
-// later draws a state of the same lease that a legal history can reach: renewals, releases, and acquisitions with a new
-// term and a higher generation. The guards and the enforcement stay.
+// later draws a state of the same lease that a legal history can reach: renewals, releases, acquisitions with a new term
+// and a higher generation, and credentials that are added for the term of their time and fall out. No credential is
+// added for a second term. The guards and the enforcement stay.
 func later(t *rapid.T, l fence.Lease) fence.Lease {
-	for range rapid.IntRange(0, 4).Draw(t, "steps") {
-		switch rapid.SampledFrom([]string{"renew", "release", "acquire"}).Draw(t, "step") {
+	for i := range rapid.IntRange(0, 4).Draw(t, "steps") {
+		switch rapid.SampledFrom([]string{"renew", "release", "acquire", "list", "drop"}).Draw(t, "step") {
 		case "renew":
+		case "list":
+			l.Credentials = append(slices.Clone(l.Credentials), v1alpha1.Credential{ID: unlisted + string(rune('0'+i)), Term: l.Term})
+		case "drop":
+			if len(l.Credentials) > 0 {
+				l.Credentials = l.Credentials[1:]
+			}
 		case "release":
 			l.Holder = ""
 		case "acquire":
@@ -273,8 +304,100 @@ func TestPropertyADenialByACachedLeaseStandsInEveryLaterState(t *testing.T) {
 			Lease: later(t, v.Lease), Origin: fence.Linearizable, MustPresent: rapid.Bool().Draw(t, "must present later"),
 		}
 		// Whatever reason is found later, no later state admits.
-		if got := fence.Decide(w, now); got.Outcome != fence.Deny || got.Audited {
+		got := fence.Decide(w, now)
+		if refused.Carrier == fence.CarrierCredential && got.Carrier == fence.CarrierNone {
+			// The credential has fallen out: it presents nothing, which those pass who need not present,
+			// or who ask to be let past. Never anybody else, and never as if it were current.
+			switch got.Reason {
+			case fence.MissingToken, fence.FinalDelete, fence.NotSubject, fence.Overridden, fence.DeleteIntent:
+				return
+			default:
+				t.Fatalf("a credential that has fallen out: %s", got.Reason)
+			}
+		}
+		if got.Outcome != fence.Deny || got.Audited {
 			t.Fatalf("%s under %+v, %s %s under %+v", refused.Reason, v.Lease, got.Outcome, got.Reason, now.Lease)
+		}
+	})
+}
+
+// A lease of any later time refuses the credential of an ended term, as long as it lists it, whatever else the write
+// shows.
+func TestPropertyACredentialOfAnEndedTermIsNeverAdmitted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		start := leaseWith(func(l *fence.Lease) {
+			l.Audit = rapid.Bool().Draw(t, "audit")
+			l.Credentials = []v1alpha1.Credential{{ID: credentialOfB, Term: termB}}
+		})
+		now := later(t, start)
+		if now.Generation == start.Generation && now.Holder != "" {
+			return // the term goes on
+		}
+		w := generatedWrite().Draw(t, "write")
+		using(credentialOfB)(&w)
+		v := fence.View{Lease: now, Origin: fence.Linearizable, MustPresent: rapid.Bool().Draw(t, "must present")}
+		state, _ := fence.CredentialOf(w.Writer, now)
+		got := fence.Decide(w, v)
+		switch {
+		case got.Reason == fence.SystemWriter || got.Outcome == fence.Deny && got.Audited == now.Audit:
+		case state == fence.CredentialUnlisted && got.Carrier != fence.CarrierCredential:
+			// It has fallen out, and says nothing.
+		default:
+			t.Fatalf("%s %s by %q under %+v", got.Outcome, got.Reason, got.Carrier, now)
+		}
+	})
+}
+
+// What the mutating phase writes is exactly what the decision asks for.
+func TestPropertyAStampIsWhatTheDecisionAsksFor(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, v := generatedWrite().Draw(t, "write"), generatedView().Draw(t, "view")
+		v.Origin, v.Lease.Audit, v.Lease.Gone = fence.Linearizable, false, false
+		before := fence.Decide(w, v)
+		stamp, needed := fence.StampFor(w, v.Lease)
+		if before.Reason == fence.NotStamped && before.Carrier == fence.CarrierCredential && !needed {
+			t.Fatal("the decision asks for a stamp that nobody gives")
+		}
+		if !needed {
+			return
+		}
+		if before.Outcome == fence.Allow && before.Reason != fence.SystemWriter {
+			t.Fatalf("a stamp although the decision says %s", before.Reason)
+		}
+		stamped := w
+		stamped.New = cloneObject(w.New)
+		if stamped.New.Annotations == nil {
+			stamped.New.Annotations = map[string]string{}
+		}
+		stamped.New.Annotations[tokenKey] = stamp.String()
+		after := fence.Decide(stamped, v)
+		switch {
+		case after.Reason == fence.CurrentToken && after.Carrier == fence.CarrierCredential:
+		case after.Reason == fence.Released && v.Lease.Holder == "":
+		case before.Reason == fence.SystemWriter:
+		default:
+			t.Fatalf("stamped with %s: %s %s by %q: %s", stamp, after.Outcome, after.Reason, after.Carrier, after.Message)
+		}
+		if again, needed := fence.StampFor(stamped, v.Lease); needed {
+			t.Fatalf("stamped again, with %s", again)
+		}
+	})
+}
+
+// Whoever uses an ordinary credential is judged as if there were none.
+func TestPropertyAnUnlistedCredentialChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, v := generatedWrite().Draw(t, "write"), generatedView().Draw(t, "view")
+		with, without := w, w
+		using(unlisted)(&with)
+		using()(&without)
+		got, want := fence.Decide(with, v), fence.Decide(without, v)
+		got.Message, want.Message = "", ""
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("an unlisted credential changes the verdict (-without +with):\n%s", diff)
 		}
 	})
 }

@@ -23,6 +23,7 @@ func reference(w fence.Write, v fence.View) essence {
 		c.nobodyRemovesTheMark,
 		c.oneWellFormedToken,
 		c.aMissingToken,
+		c.aCredentialOfAnEndedTerm,
 		c.aTokenBelowTheMark,
 		c.aTokenAgainstTheLease,
 	} {
@@ -133,8 +134,65 @@ func (c contract) oneWellFormedToken() (essence, bool) {
 		return deny("MalformedToken"), true
 	}
 	p := c.presents()
-	_, wellFormed := parseByGrammar(p)
-	return deny("MalformedToken"), p.there && !wellFormed
+	text, wellFormed := parseByGrammar(p)
+	if p.there && !wellFormed {
+		return deny("MalformedToken"), true
+	}
+	return deny("MalformedToken"), p.there && c.contradictsTheCredential(text)
+}
+
+// "It is made with a term credential, whose credential-id the lease lists in status.credentials, which says its term."
+func (c contract) credential() (term string, listed bool) {
+	ids := c.w.Writer.Extra[credentialKey]
+	if len(ids) != 1 || ids[0] == "" {
+		return "", false
+	}
+	for _, entry := range c.v.Lease.Credentials {
+		if entry.ID == ids[0] {
+			return entry.Term, true
+		}
+	}
+	return "", false
+}
+
+// "A credential can be added only for the current term": one of any other term is of an ended one.
+func (c contract) ended(term string) bool {
+	return term != c.v.Lease.Term || c.v.Lease.Generation <= 0
+}
+
+// Two carriers must agree on generation and term. A cached lease may list a credential that has fallen out since.
+func (c contract) contradictsTheCredential(text parsed) bool {
+	term, listed := c.credential()
+	switch {
+	case !listed || !c.fresh():
+		return false
+	case text.term != "" && text.term != term:
+		return true
+	case c.ended(term):
+		return text.generation >= c.v.Lease.Generation
+	default:
+		return text.generation != c.v.Lease.Generation
+	}
+}
+
+// "Ended terms' entries stay while there is room, so that the answer is StaleToken."
+func (c contract) aCredentialOfAnEndedTerm() (essence, bool) {
+	term, listed := c.credential()
+	return deny("StaleToken"), listed && !c.presents().there && c.ended(term)
+}
+
+// token is the token that counts: the text where there is one, as it may carry an operation, else the credential's.
+func (c contract) token() (t parsed, text string) {
+	if p := c.presents(); p.there {
+		t, _ = parseByGrammar(p)
+		return t, p.text
+	}
+	l := c.v.Lease
+	text = strconv.FormatInt(l.Generation, 10)
+	if l.Term != "" {
+		text += "." + l.Term
+	}
+	return parsed{generation: l.Generation, term: l.Term}, text
 }
 
 // "new value differs from the stored one": an annotation that is as stored was inherited.
@@ -155,7 +213,7 @@ func (c contract) presents() presence {
 // "No token: deny if the writer is one of the guard's subjects (or there are none), else allow", with the delete intent,
 // the override and the final delete, which are about writes without a token too.
 func (c contract) aMissingToken() (essence, bool) {
-	if c.presents().there {
+	if _, listed := c.credential(); c.presents().there || listed {
 		return essence{}, false
 	}
 	lease := c.v.Lease
@@ -192,7 +250,7 @@ func (c contract) finallyDeletes() bool {
 
 // "Token generation < mark → Stale". A mark above 10^15 leaves one way out: "delete and create anew".
 func (c contract) aTokenBelowTheMark() (essence, bool) {
-	t, _ := parseByGrammar(c.presents())
+	t, _ := c.token()
 	wayOut := c.w.Operation == "DELETE" && c.mark.generation > 1_000_000_000_000_000
 	return deny("StaleToken"), t.generation < c.mark.generation && !wayOut
 }
@@ -200,11 +258,11 @@ func (c contract) aTokenBelowTheMark() (essence, bool) {
 // "Then by the lease: generation and term equal and held → allow; lower → Stale; same generation, other term → Forked;
 // holder empty → Released; above the lease's → Future". A cached lease can only prove a token stale.
 func (c contract) aTokenAgainstTheLease() (essence, bool) {
-	t, _ := parseByGrammar(c.presents())
+	t, text := c.token()
 	lease := c.v.Lease
 	// "The mark moves in the same commit": the token that the request carries must be in the object that is stored.
 	stampable := c.w.Subresource == "" && c.w.Operation != "DELETE"
-	moves := !stampable || stored(c.w.New) == c.presents()
+	moves := !stampable || stored(c.w.New) == presence{true, text}
 	switch {
 	case t.generation < lease.Generation:
 		return deny("StaleToken"), true

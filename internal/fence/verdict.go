@@ -94,6 +94,8 @@ const (
 	CarrierAnnotation Carrier = "annotation"
 	// CarrierRequest: the request carries the token in userInfo.extra.
 	CarrierRequest Carrier = "request"
+	// CarrierCredential: the request is made with a credential that the lease lists for a term.
+	CarrierCredential Carrier = "credential"
 )
 
 // Verdict is the answer for one write and one lease.
@@ -104,7 +106,8 @@ type Verdict struct {
 	Message string
 	// Lease is the lease the verdict is about, as it was seen.
 	Lease Lease
-	// Presented is the token that the write presents, the zero token if none or malformed.
+	// Presented is the token that the write presents, the zero token if none or malformed, and if it is that of a
+	// credential whose term has ended: the lease does not tell its generation.
 	Presented token.Token
 	// Carrier is how Presented arrived.
 	Carrier Carrier

@@ -45,7 +45,8 @@ type Writer struct {
 	Username string
 	// Groups are the user's groups.
 	Groups []string
-	// Extra is userInfo.extra, which carries tokens and override reasons with the request.
+	// Extra is userInfo.extra, which carries tokens and override reasons with the request, and tells the credential that
+	// the request was made with.
 	Extra map[string][]string
 }
 
