@@ -234,8 +234,13 @@ func TestEntriesCallForExactlyWhatIsGuarded(t *testing.T) {
 				for _, subresource := range []string{"", "status", "scale"} {
 					what := target{group(resource), subresource}
 					want := guardedAt(in, what, place)
-					if got := calledAt(t, r, what, place); got != want {
-						t.Fatalf("%s in %v: called %v, guarded %v", what.rule(), place, got, want)
+					judged, stamped := calledAt(t, r, what, place)
+					if judged != want {
+						t.Fatalf("%s in %v: called %v, guarded %v", what.rule(), place, judged, want)
+					}
+					// A subresource has no mark of its own, and a write to it moves none.
+					if want := want && subresource == ""; stamped != want {
+						t.Fatalf("%s in %v: called for stamps %v, want %v", what.rule(), place, stamped, want)
 					}
 				}
 			}
@@ -270,8 +275,9 @@ func guardedAt(in Input, what target, place labels.Set) bool {
 	return false
 }
 
-// calledAt says whether an entry of the right configuration matches, as the API server matches.
-func calledAt(t *rapid.T, r Registration, what target, place labels.Set) bool {
+// calledAt says whether an entry of the right configuration matches, as the API server matches: one that judges, and one
+// that stamps.
+func calledAt(t *rapid.T, r Registration, what target, place labels.Set) (judged, stamped bool) {
 	matches := func(rules []admissionv1.RuleWithOperations, s *metav1.LabelSelector) bool {
 		selector, err := metav1.LabelSelectorAsSelector(s)
 		if err != nil {
@@ -281,18 +287,55 @@ func calledAt(t *rapid.T, r Registration, what target, place labels.Set) bool {
 			return slices.Contains(rule.APIGroups, what.Group) && slices.Contains(rule.Resources, what.rule())
 		})
 	}
-	called := 0
 	for _, w := range r.Guards.Webhooks {
-		if matches(w.Rules, w.NamespaceSelector) {
-			called++
-		}
+		judged = judged || matches(w.Rules, w.NamespaceSelector)
 	}
 	for _, w := range r.Status.Webhooks {
-		if matches(w.Rules, w.NamespaceSelector) {
-			called++
+		if strings.HasPrefix(w.Name, stampEntry) {
+			stamped = stamped || matches(w.Rules, w.NamespaceSelector)
+		} else {
+			judged = judged || matches(w.Rules, w.NamespaceSelector)
 		}
 	}
-	return called > 0
+	return judged, stamped
+}
+
+// The second hop is for those writes alone that may have to be marked for their credential.
+func TestEntriesForStampsAreNarrow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := mustBuild(t, testInput(drawLeases(t)...))
+		names := map[string]bool{}
+		for _, w := range r.Status.Webhooks {
+			if names[w.Name] {
+				t.Fatalf("two entries of the name %s", w.Name)
+			}
+			names[w.Name] = true
+			stamps := strings.HasPrefix(w.Name, stampEntry)
+			if got := strings.HasPrefix(*w.ClientConfig.Service.Path, "/fence-stamp/4711"); got != stamps {
+				t.Fatalf("%s calls %s", w.Name, *w.ClientConfig.Service.Path)
+			}
+			if want := map[bool]admissionv1.ReinvocationPolicyType{
+				true: admissionv1.IfNeededReinvocationPolicy, false: admissionv1.NeverReinvocationPolicy,
+			}[stamps]; *w.ReinvocationPolicy != want {
+				t.Fatalf("%s: reinvocation %s, want %s", w.Name, *w.ReinvocationPolicy, want)
+			}
+			if !stamps {
+				continue
+			}
+			var conditions []string
+			for _, c := range w.MatchConditions {
+				conditions = append(conditions, c.Name)
+			}
+			if diff := cmp.Diff([]string{"made-with-a-credential", "carrying-no-token", "setting-no-token", "not-by-the-system"}, conditions); diff != "" {
+				t.Fatalf("conditions of %s (-want +got):\n%s", w.Name, diff)
+			}
+			for _, rule := range w.Rules {
+				if diff := cmp.Diff([]admissionv1.OperationType{admissionv1.Create, admissionv1.Update}, rule.Operations); diff != "" {
+					t.Fatalf("operations of %s (-want +got):\n%s", w.Name, diff)
+				}
+			}
+		}
+	})
 }
 
 func TestTheHashOfGuardsChangesWithGuardsAlone(t *testing.T) {

@@ -22,6 +22,12 @@ const (
 	reviewVersion   = "v1"
 	matchProbe      = "probe"
 	matchNotSystems = "not-deleted-by-the-system"
+	// stampEntry begins the names of the entries by which writes are marked for their credential.
+	stampEntry      = "stamp-"
+	matchCredential = "made-with-a-credential"
+	matchNoToken    = "carrying-no-token"
+	matchNoMark     = "setting-no-token"
+	matchNoSystem   = "not-by-the-system"
 )
 
 // guardsConfiguration calls the webhook for guarded writes other than those to /status.
@@ -34,12 +40,23 @@ func guardsConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 }
 
 // statusConfiguration calls the webhook for guarded updates of /status. It is a mutating one because the validating phase
-// sees the old metadata there; the webhook patches nothing.
+// sees the old metadata there; the webhook patches nothing. It also calls the webhook for creates and updates of guarded
+// objects that have to be marked for the credential that they are made with, and for no others: this is a second hop.
+// Should another webhook put an object under a guard afterwards, they are called for again.
 func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingWebhookConfiguration {
 	configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta}
 	webhooks := webhooksOf(in, fencing.PathStatus, probe.Name(probe.Status, hash), placedFor(resolved.placed, true), nil, admissionv1.Update)
+	judging := len(webhooks)
+	for _, w := range entryWebhooks(in, fencing.PathStamp, placedMain(resolved.placed), stampConditions(in.SystemWriters), admissionv1.Create, admissionv1.Update) {
+		w.Name = stampEntry + w.Name
+		webhooks = append(webhooks, w)
+	}
 	for i := range webhooks {
 		w := &webhooks[i]
+		reinvocation := admissionv1.NeverReinvocationPolicy
+		if i >= judging {
+			reinvocation = admissionv1.IfNeededReinvocationPolicy
+		}
 		configuration.Webhooks = append(configuration.Webhooks, admissionv1.MutatingWebhook{
 			Name: w.Name, Rules: w.Rules, NamespaceSelector: w.NamespaceSelector, MatchConditions: w.MatchConditions,
 			ClientConfig:            w.ClientConfig,
@@ -49,7 +66,7 @@ func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 			SideEffects:             w.SideEffects,
 			TimeoutSeconds:          w.TimeoutSeconds,
 			AdmissionReviewVersions: w.AdmissionReviewVersions,
-			ReinvocationPolicy:      ptr.To(admissionv1.NeverReinvocationPolicy),
+			ReinvocationPolicy:      ptr.To(reinvocation),
 		})
 	}
 	return configuration
@@ -59,20 +76,31 @@ func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 func webhooksOf(
 	in Input, path, probeName string, guards []placed, conditions []admissionv1.MatchCondition, operations ...admissionv1.OperationType,
 ) []admissionv1.ValidatingWebhook {
-	webhook := admissionv1.ValidatingWebhook{
-		Name:                    probeEntry,
-		Rules:                   probeWebhookRules(),
-		NamespaceSelector:       inNamespaces([]string{in.Namespace}),
-		MatchConditions:         probeConditions(probeName),
+	webhook := baseWebhook(in, path)
+	webhook.Name, webhook.Rules = probeEntry, probeWebhookRules()
+	webhook.NamespaceSelector, webhook.MatchConditions = inNamespaces([]string{in.Namespace}), probeConditions(probeName)
+	webhook.FailurePolicy = ptr.To(admissionv1.Fail)
+	return append([]admissionv1.ValidatingWebhook{webhook}, entryWebhooks(in, path, guards, conditions, operations...)...)
+}
+
+// baseWebhook is what all entries of one path have in common.
+func baseWebhook(in Input, path string) admissionv1.ValidatingWebhook {
+	return admissionv1.ValidatingWebhook{
 		ClientConfig:            in.Endpoint.clientConfig(path+in.MinVersion, in.Bundle),
 		ObjectSelector:          &metav1.LabelSelector{},
-		FailurePolicy:           ptr.To(admissionv1.Fail),
 		MatchPolicy:             ptr.To(admissionv1.Equivalent),
 		SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
 		TimeoutSeconds:          ptr.To[int32](webhookTimeoutSeconds),
 		AdmissionReviewVersions: []string{reviewVersion},
 	}
-	webhooks := []admissionv1.ValidatingWebhook{webhook}
+}
+
+// entryWebhooks returns the entries for guards.
+func entryWebhooks(
+	in Input, path string, guards []placed, conditions []admissionv1.MatchCondition, operations ...admissionv1.OperationType,
+) []admissionv1.ValidatingWebhook {
+	var webhooks []admissionv1.ValidatingWebhook
+	webhook := baseWebhook(in, path)
 	for _, e := range entriesOf(guards, in.Namespace) {
 		webhook.Name = e.name + webhookDomain
 		webhook.Rules = rulesOf(e.targets, e.scope, operations...)
@@ -86,6 +114,11 @@ func webhooksOf(
 // placedFor returns the guards of /status, or all others.
 func placedFor(guards []placed, status bool) []placed {
 	return slices.DeleteFunc(slices.Clone(guards), func(g placed) bool { return (g.subresource == subresourceStatus) != status })
+}
+
+// placedMain returns the guards of objects themselves.
+func placedMain(guards []placed) []placed {
+	return slices.DeleteFunc(slices.Clone(guards), func(g placed) bool { return g.subresource != "" })
 }
 
 // probeWebhookRules match the creation of FencedLeases; the conditions leave all but one dry-run out.
@@ -109,6 +142,32 @@ func systemConditions(users []string) []admissionv1.MatchCondition {
 		Name:       matchNotSystems,
 		Expression: "!(request.operation == 'DELETE' && request.userInfo.username in " + celList(sorted) + ")",
 	}}
+}
+
+// stampConditions keep away every write that cannot have to be marked for its credential: one without a credential, one
+// whose request carries a token, one that sets a token itself, and those of system writers, which are no leaders.
+func stampConditions(systemWriters []string) []admissionv1.MatchCondition {
+	credential := "'" + v1alpha1.CredentialKey + "'"
+	conditions := []admissionv1.MatchCondition{
+		{
+			Name: matchCredential,
+			Expression: "has(request.userInfo.extra) && " + credential + " in request.userInfo.extra && " +
+				"request.userInfo.extra[" + credential + "].size() == 1",
+		},
+		{Name: matchNoToken, Expression: "!" + celHasExtra},
+		{
+			Name: matchNoMark,
+			Expression: "!(" + celAnnotations + ".exists(k, " + celIsMark + " && !(k in " + celStored + " && " +
+				celStored + "[k] == " + celAnnotations + "[k])))",
+		},
+	}
+	if len(systemWriters) > 0 {
+		sorted := slices.Compact(slices.Sorted(slices.Values(systemWriters)))
+		conditions = append(conditions, admissionv1.MatchCondition{
+			Name: matchNoSystem, Expression: "!(request.userInfo.username in " + celList(sorted) + ")",
+		})
+	}
+	return conditions
 }
 
 // celIsProbe is true for the dry-run create of the object of this name, and never fails.

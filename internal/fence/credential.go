@@ -37,6 +37,9 @@ func CredentialOf(writer Writer, lease Lease) (state CredentialState, term strin
 	return CredentialUnlisted, ""
 }
 
+// HasCredential reports whether authentication told with which credential a request was made. A lease may list it.
+func HasCredential(writer Writer) bool { return writer.credential() != "" }
+
 // credential returns the id of the credential that a request was made with. It is empty where authentication told none,
 // and where it told several: only an impersonation can, and none of them is then the request's own.
 func (w Writer) credential() string {

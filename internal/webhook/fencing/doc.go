@@ -5,10 +5,13 @@
 // that guard the object, asks internal/fence for a verdict by each, and encodes the answer. It decides nothing itself
 // and writes nothing.
 //
-// Two paths lead here. The validating one judges every guarded write but those to /status. The mutating one judges
+// Two paths lead to a verdict. The validating one judges every guarded write but those to /status. The mutating one judges
 // writes to /status, because only that phase sees the annotations of such a request; it patches nothing. Both run inside
 // the API server's compare-and-swap loop.
 //
-// The path ends with the resourceVersion up to which the registration that made the API server call has seen the
+// A third path decides nothing: in the mutating phase, a create or update that is made with a term credential, and without
+// a token of its own, gets the mark of that term, so that the mark moves in the same commit.
+//
+// Each path ends with the resourceVersion up to which the registration that made the API server call has seen the
 // leases. A replica whose copy is older waits for it, so that it never judges by older guards than the caller's.
 package fencing

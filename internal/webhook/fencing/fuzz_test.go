@@ -77,6 +77,12 @@ func FuzzDecode(f *testing.F) {
 		if answer.Allowed || answer.Result == nil || answer.Result.Code < 400 {
 			t.Errorf("%s %q from %q to %q: want a refusal, got %+v", request.Operation, request.SubResource, before, after, answer)
 		}
+		// Stamping refuses what is no review, and nothing else. What it adds is valid JSON.
+		request.UserInfo.Extra = using(credentialOfB)
+		stamped := handlerOf(listed()).Stamp(t.Context(), request)
+		if stamped.Allowed != (err == nil) || len(stamped.Patch) > 0 && !json.Valid(stamped.Patch) {
+			t.Errorf("%s %q from %q to %q: got %+v", request.Operation, request.SubResource, before, after, stamped)
+		}
 		// Without them nobody would know why.
 		if answer.Result != nil && answer.Result.Message == "" {
 			t.Error("the refusal says nothing")

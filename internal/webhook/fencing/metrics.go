@@ -28,6 +28,8 @@ type Metrics struct {
 	reviews   *prometheus.CounterVec
 	audited   *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
+	stamps    *prometheus.CounterVec
+	stamping  prometheus.Histogram
 	collected []prometheus.Collector
 }
 
@@ -49,8 +51,18 @@ func NewMetrics() *Metrics {
 			Help:    "Time to judge a guarded write, by outcome (allow, deny, unavailable).",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}, []string{"outcome"}),
+		stamps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fencedlease_credential_stamps_total",
+			Help: "Guarded writes made with a credential and without a token of their own, by what became of their mark " +
+				"(stamped, unneeded, ended, unlisted, unguarded, failed, malformed).",
+		}, []string{"result"}),
+		stamping: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "fencedlease_credential_stamp_duration_seconds",
+			Help:    "Time to find out whether a guarded write made with a credential is to be marked.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
 	}
-	m.collected = []prometheus.Collector{m.reviews, m.audited, m.duration}
+	m.collected = []prometheus.Collector{m.reviews, m.audited, m.duration, m.stamps, m.stamping}
 	// Rates need a zero to begin with: every reason of the commonest write is there before it first occurs.
 	for _, reason := range fence.AllowReasons() {
 		m.reviews.WithLabelValues(outcomeAllow, string(reason), "update", "main", strconv.FormatBool(false))
@@ -62,6 +74,9 @@ func NewMetrics() *Metrics {
 	}
 	for _, outcome := range []string{outcomeAllow, outcomeDeny, outcomeUnavailable} {
 		m.duration.WithLabelValues(outcome)
+	}
+	for _, result := range stampResults() {
+		m.stamps.WithLabelValues(string(result))
 	}
 	return m
 }
@@ -93,6 +108,11 @@ func (m *Metrics) observe(r *review, verdicts []fence.Verdict, err error, took t
 			m.audited.WithLabelValues(string(v.Reason)).Inc()
 		}
 	}
+}
+
+func (m *Metrics) stamped(result stampResult, took time.Duration) {
+	m.stamps.WithLabelValues(string(result)).Inc()
+	m.stamping.Observe(took.Seconds())
 }
 
 // classify returns the outcome of a review and the reason of the verdict that decided it.

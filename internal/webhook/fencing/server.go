@@ -20,6 +20,8 @@ const (
 	PathGuarded = "/fence/"
 	// PathStatus is the same for writes to /status.
 	PathStatus = "/fence-status/"
+	// PathStamp is the same for writes that may have to be marked for the credential that they are made with.
+	PathStamp = "/fence-stamp/"
 
 	// defaultTimeout bounds a review whose caller names no timeout: that of the API server.
 	defaultTimeout = 10 * time.Second
@@ -36,11 +38,13 @@ func guardsVersion(ctx context.Context) string {
 	return v
 }
 
-// Register serves a handler's two paths.
+// Register serves a handler's paths.
 func Register(handler *Handler, register func(path string, handler http.Handler)) error {
-	for _, path := range []string{PathGuarded, PathStatus} {
+	for path, handle := range map[string]admission.Handler{
+		PathGuarded: handler, PathStatus: handler, PathStamp: admission.HandlerFunc(handler.Stamp),
+	} {
 		// The handler's own line says everything about a request. A logger for each would cost more than the decision.
-		hook := &admission.Webhook{Handler: handler, LogConstructor: func(base logr.Logger, _ *admission.Request) logr.Logger { return base }}
+		hook := &admission.Webhook{Handler: handle, LogConstructor: func(base logr.Logger, _ *admission.Request) logr.Logger { return base }}
 		served, err := admission.StandaloneWebhook(hook.WithRecoverPanic(true), admission.StandaloneOptions{MetricsPath: path})
 		if err != nil {
 			return fmt.Errorf("build webhook %s: %w", path, err)
