@@ -18,25 +18,6 @@ import (
 // In these stories A's write is checked and admitted while A leads, and pauses before its commit, in a slow second
 // webhook. What happens in the pause decides.
 var _ = Describe("A write that pauses between its check and its commit", func() {
-	pause := func(ctx context.Context, name string, write func(ctx context.Context) error, meanwhile func()) error {
-		GinkgoHelper()
-		before := admitted()
-		hold := gap.Hold(func(r *admissionv1.AdmissionRequest) bool { return r.Name == name || r.Name == "" })
-		defer hold.Release()
-		answer := make(chan error, 1)
-		go func() { answer <- write(ctx) }()
-		select {
-		case <-hold.Entered():
-		case err := <-answer:
-			Fail("the write did not reach the gap: " + describe(err))
-		}
-		// The API server calls both webhooks at the same time: ours must have admitted the write, too.
-		Eventually(admitted).Should(BeNumerically(">", before))
-		meanwhile()
-		hold.Release()
-		return <-answer
-	}
-
 	for _, w := range writes() {
 		if w.creates {
 			continue
@@ -114,6 +95,27 @@ var _ = Describe("A write that pauses between its check and its commit", func() 
 		Expect(writes()[0].do(ctx, admin, s, newName(), fresh(s.a))).To(beFenced("StaleToken"))
 	})
 })
+
+// pause makes a write, does something else while the write waits between its check and its commit, and returns the write's
+// answer.
+func pause(ctx context.Context, name string, write func(ctx context.Context) error, meanwhile func()) error {
+	GinkgoHelper()
+	before := admitted()
+	hold := gap.Hold(func(r *admissionv1.AdmissionRequest) bool { return r.Name == name || r.Name == "" })
+	defer hold.Release()
+	answer := make(chan error, 1)
+	go func() { answer <- write(ctx) }()
+	select {
+	case <-hold.Entered():
+	case err := <-answer:
+		Fail("the write did not reach the gap: " + describe(err))
+	}
+	// The API server calls both webhooks at the same time: ours must have admitted the write, too.
+	Eventually(admitted).Should(BeNumerically(">", before))
+	meanwhile()
+	hold.Release()
+	return <-answer
+}
 
 // admitted returns the number of reviews that the manager has answered by admitting a current token.
 func admitted() float64 {
