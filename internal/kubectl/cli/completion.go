@@ -5,6 +5,7 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
@@ -50,4 +51,23 @@ func leaseNames(f *Factory, cmd *cobra.Command, given []string) []cobra.Completi
 // Key returns the namespaced name of a lease.
 func Key(lease *v1alpha1.FencedLease) types.NamespacedName {
 	return types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
+}
+
+// CompleteNamespaces completes --namespace.
+func CompleteNamespaces(f *Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		c, err := f.Client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list := &corev1.NamespaceList{}
+		if err := c.List(cmd.Context(), list); err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []cobra.Completion
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }

@@ -8,10 +8,10 @@ import (
 	"io"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -88,7 +88,9 @@ func (f *Factory) Client() (client.WithWatch, error) {
 // NewClient is Client for a configuration.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
@@ -97,9 +99,8 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	mapper.Add(v1alpha1.Kind, meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.AddSpecific(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"),
-		authenticationv1.SchemeGroupVersion.WithResource("selfsubjectreviews"),
-		schema.GroupVersionResource{Group: authenticationv1.GroupName, Version: "v1", Resource: "selfsubjectreview"}, meta.RESTScopeRoot)
+	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)

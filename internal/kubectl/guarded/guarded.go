@@ -26,6 +26,8 @@ type Object struct {
 	// Labels are those of the states of the object that a write is about: the stored one, the one to be stored, or both.
 	// An object under a guard in one of them is under the guard.
 	Labels []labels.Set
+	// AnyLabels says that the labels are not all known, so that objectSelectors are taken to match.
+	AnyLabels bool
 	// NamespaceLabels returns the labels of the object's namespace. It is asked only where a guard selects by them.
 	NamespaceLabels func(context.Context) (labels.Set, error)
 }
@@ -94,7 +96,7 @@ func reachesNamespace(ctx context.Context, g v1alpha1.Guard, own string, o Objec
 }
 
 func selectsObject(g v1alpha1.Guard, o Object) (bool, error) {
-	if g.ObjectSelector == nil {
+	if g.ObjectSelector == nil || o.AnyLabels {
 		return true, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(g.ObjectSelector)
