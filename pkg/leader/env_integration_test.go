@@ -1,0 +1,670 @@
+//go:build integration
+
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/leader"
+	"github.com/fencedlease/fencedlease/test/env"
+)
+
+const (
+	// timeout bounds waits; none of them takes nearly as long.
+	timeout = time.Minute
+
+	namespace = "default"
+
+	// leaseSeconds is long enough that a busy machine does not lose a lease by itself.
+	leaseSeconds = 4
+)
+
+// server is the API server that the tests of this package share. Each test has leases of its own.
+var server *env.Environment
+
+// leases counts the leases of all tests, so that each has a name of its own.
+var leases atomic.Int64
+
+func TestMain(m *testing.M) {
+	if kubeconfig := os.Getenv(victimVariable); kubeconfig != "" {
+		os.Exit(beVictim(kubeconfig))
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	logf.SetLogger(logr.Discard()) // controller-runtime's client asks for one
+	var err error
+	if server, err = start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := server.Stop(); err != nil {
+			fmt.Fprintf(os.Stderr, "stop the API server: %v\n", err)
+		}
+	}()
+	return m.Run()
+}
+
+func start() (*env.Environment, error) {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // no test runs yet
+	defer cancel()
+	e, err := env.Start(ctx, env.Options{WithoutEndpoints: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.InstallCRDs(ctx); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+// operator is what an operator and the controller do to the lease of a test.
+type operator struct {
+	client.Client
+	t    *testing.T
+	name string
+}
+
+// newOperator names a lease that does not exist yet.
+func newOperator(t *testing.T) *operator {
+	t.Helper()
+	c, err := env.Client(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &operator{Client: c, t: t, name: fmt.Sprintf("lease-%d", leases.Add(1))}
+}
+
+// newLease creates the lease of a test and sets its floor, as the controller would.
+func newLease(t *testing.T, mutations ...func(*v1alpha1.FencedLease)) *operator {
+	t.Helper()
+	o := newOperator(t)
+	o.create(mutations...)
+	o.setFloor()
+	return o
+}
+
+func (o *operator) create(mutations ...func(*v1alpha1.FencedLease)) {
+	o.t.Helper()
+	lease := env.NewLease(namespace, o.name, append([]func(*v1alpha1.FencedLease){func(l *v1alpha1.FencedLease) {
+		l.Spec.LeaseDurationSeconds = leaseSeconds
+	}}, mutations...)...)
+	if err := o.Create(o.t.Context(), lease); err != nil {
+		o.t.Fatalf("create the lease: %v", err)
+	}
+}
+
+func (o *operator) setFloor() {
+	o.t.Helper()
+	if err := env.SetFloor(o.t.Context(), o.Client, o.lease(), -1); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *operator) lease() *v1alpha1.FencedLease {
+	o.t.Helper()
+	lease := &v1alpha1.FencedLease{}
+	if err := o.Get(o.t.Context(), client.ObjectKey{Namespace: namespace, Name: o.name}, lease); err != nil {
+		o.t.Fatalf("read the lease: %v", err)
+	}
+	return lease
+}
+
+// patch sends a merge patch of the lease or of its status.
+func (o *operator) patch(body string, subresource ...string) error {
+	target := env.NewLease(namespace, o.name)
+	if len(subresource) > 0 {
+		return o.Status().Patch(o.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
+	}
+	return o.Patch(o.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
+}
+
+func (o *operator) mustPatch(body string, subresource ...string) {
+	o.t.Helper()
+	if err := o.patch(body, subresource...); err != nil {
+		o.t.Fatalf("patch the lease: %v", err)
+	}
+}
+
+// writeCondition does what the controller does all the time: it changes the resourceVersion and is no renewal.
+func (o *operator) writeCondition(i int) error {
+	return o.patch(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"R%d","message":"","lastTransitionTime":"2026-11-01T12:00:00Z"}]}}`, i), "status")
+}
+
+// take makes somebody else the holder, whoever holds the lease.
+func (o *operator) take(holder string) *v1alpha1.FencedLease {
+	o.t.Helper()
+	lease := o.lease()
+	for {
+		err := env.Acquire(o.t.Context(), o.Client, lease, holder)
+		if err == nil {
+			return lease
+		}
+		if !strings.Contains(err.Error(), "modified") {
+			o.t.Fatalf("take the lease: %v", err)
+		}
+	}
+}
+
+// possession is what a status says of the holder.
+type possession struct {
+	Generation            int64
+	Term, Token, Identity string
+}
+
+func (o *operator) possession() possession {
+	o.t.Helper()
+	return possessionIn(o.lease())
+}
+
+func possessionIn(lease *v1alpha1.FencedLease) possession {
+	status := lease.Status
+	return possession{
+		Generation: ptr.Deref(status.Generation, -1), Term: ptr.Deref(status.Term, "-"),
+		Token: ptr.Deref(status.Token, "-"), Identity: ptr.Deref(status.HolderIdentity, "-"),
+	}
+}
+
+func possessionOf(term *leader.Term) possession {
+	info := term.Info()
+	return possession{Generation: info.Generation, Term: info.ID, Token: info.Token().String(), Identity: info.Holder}
+}
+
+func released(p possession) possession {
+	p.Identity = ""
+	return p
+}
+
+// candidate is a process with an elector.
+type candidate struct {
+	t       *testing.T
+	name    string
+	elector *leader.Elector
+	wire    *wire
+	events  *record.FakeRecorder
+	metrics *signals
+	waiting chan error
+	// started has each term when its work begins.
+	started chan *leader.Term
+	// finish ends the present work with an error; ignoring makes work not end with its context.
+	finish   chan error
+	ignoring atomic.Bool
+	cancel   context.CancelFunc
+	done     chan error
+}
+
+// candidate starts an elector on the lease. Changes change its options.
+func (o *operator) candidate(name string, changes ...func(*leader.Options)) *candidate {
+	o.t.Helper()
+	c := o.newCandidate(name, changes...)
+	c.run()
+	return c
+}
+
+func (o *operator) newCandidate(name string, changes ...func(*leader.Options)) *candidate {
+	o.t.Helper()
+	c := &candidate{
+		t: o.t, name: name, wire: newWire(), events: record.NewFakeRecorder(1000), metrics: &signals{},
+		waiting: make(chan error, 1000), started: make(chan *leader.Term, 1000), finish: make(chan error),
+	}
+	options := leader.Options{
+		Config: server.Config(), Namespace: namespace, Name: o.name, Identity: name,
+		EventRecorder: c.events, Metrics: c.metrics, OnWaiting: func(reason error) { c.waiting <- reason },
+	}
+	for _, change := range changes {
+		change(&options)
+	}
+	options.Config.Wrap(c.wire.wrap)
+	options.Config.Dial = c.wire.dial
+	var err error
+	if c.elector, err = leader.New(options); err != nil {
+		o.t.Fatal(err)
+	}
+	return c
+}
+
+// run starts Run. It may be called again after Run has returned.
+func (c *candidate) run() {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(klog.NewContext(c.t.Context(), logr.Discard()))
+	done := make(chan error, 1)
+	c.cancel, c.done = cancel, done
+	go func() {
+		done <- c.elector.Run(ctx, func(ctx context.Context, term *leader.Term) error {
+			c.started <- term
+			end := ctx.Done()
+			if c.ignoring.Load() {
+				end = nil
+			}
+			select {
+			case <-end:
+				return ctx.Err()
+			case err := <-c.finish:
+				return err
+			}
+		})
+		close(done)
+	}()
+	c.t.Cleanup(func() {
+		cancel()
+		for range done {
+			continue
+		}
+	})
+}
+
+// leads waits until the candidate's work begins.
+func (c *candidate) leads() *leader.Term {
+	c.t.Helper()
+	select {
+	case term := <-c.started:
+		return term
+	case err := <-c.done:
+		c.t.Fatalf("Run of %s returned: %v", c.name, err)
+	case <-time.After(timeout):
+		c.t.Fatalf("timed out waiting for %s to lead", c.name)
+	}
+	return nil
+}
+
+// returns waits until Run has returned, and returns its error.
+func (c *candidate) returns() error {
+	c.t.Helper()
+	select {
+	case err := <-c.done:
+		return err
+	case <-time.After(timeout):
+		c.t.Fatalf("timed out waiting for Run of %s to return", c.name)
+		return nil
+	}
+}
+
+// waits waits until the candidate has told that it waits for the reason.
+func (c *candidate) waits(what string, is func(error) bool) error {
+	c.t.Helper()
+	for {
+		select {
+		case reason := <-c.waiting:
+			if is(reason) {
+				return reason
+			}
+		case <-time.After(timeout):
+			c.t.Fatalf("timed out waiting for %s to wait for %s", c.name, what)
+			return nil
+		}
+	}
+}
+
+func (c *candidate) waitsFor(reason error) error {
+	c.t.Helper()
+	return c.waits(reason.Error(), func(err error) bool { return errors.Is(err, reason) })
+}
+
+func (c *candidate) waitsForHolder(holder string) {
+	c.t.Helper()
+	c.waits("holder "+holder, func(err error) bool {
+		var held *leader.HeldError
+		return errors.As(err, &held) && held.HolderIdentity == holder
+	})
+}
+
+// event waits for an event that begins with the text.
+func (c *candidate) event(want string) string {
+	c.t.Helper()
+	var got []string
+	for {
+		select {
+		case event := <-c.events.Events:
+			if strings.HasPrefix(event, want) {
+				return event
+			}
+			got = append(got, event)
+		case <-time.After(timeout):
+			c.t.Fatalf("timed out waiting for the event %q of %s, got %q", want, c.name, got)
+			return ""
+		}
+	}
+}
+
+// ended waits for the end of a term.
+func ended(t *testing.T, term *leader.Term) error {
+	t.Helper()
+	select {
+	case <-term.Done():
+	case <-time.After(timeout):
+		t.Fatalf("timed out waiting for the end of term %s", term.Token())
+	}
+	if err := term.Err(); err != nil {
+		return err
+	}
+	t.Fatalf("term %s is done and has no error", term.Token())
+	return nil
+}
+
+func lostTerm(t *testing.T, err error) *leader.LostError {
+	t.Helper()
+	var lost *leader.LostError
+	if !errors.As(err, &lost) {
+		t.Fatalf("want a LostError, got %v", err)
+	}
+	return lost
+}
+
+// signals are the metrics of a candidate.
+type signals struct {
+	mu        sync.Mutex
+	leading   bool
+	vacancies []time.Duration
+	gaps      []time.Duration
+	losses    []leader.LossReason
+}
+
+func (s *signals) Leading(leads bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leading = leads
+}
+
+func (s *signals) Acquired(vacancy time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.vacancies = append(s.vacancies, vacancy)
+}
+
+func (s *signals) Renewed(gap time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gaps = append(s.gaps, gap)
+}
+
+func (s *signals) Lost(reason leader.LossReason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.losses = append(s.losses, reason)
+}
+
+func (s *signals) renewals() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.gaps)
+}
+
+func (s *signals) lost() []leader.LossReason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]leader.LossReason(nil), s.losses...)
+}
+
+func (s *signals) leads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leading
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+		return condition(), nil
+	})
+	if err != nil {
+		t.Fatalf("wait until %s: %v", what, err)
+	}
+}
+
+func equal[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// noLeaks fails the test if it leaves goroutines of its own behind.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		// The operator's own client keeps connections.
+		goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("net/http/internal/http2.(*clientConnReadLoop).run"),
+			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"))
+	})
+}
+
+// wire is a network that a test can hold up, cut and count on.
+type wire struct {
+	mu   sync.Mutex
+	next []http.RoundTripper
+	// hold, if set, says which requests wait for release before they are sent.
+	hold    func(*http.Request) bool
+	held    chan struct{} // gets a value for each request that waits
+	release chan struct{}
+	// drop, if set, says of which requests the answer is thrown away after the server has acted.
+	drop func(*http.Request) bool
+	// silent keeps what the server sends on watches back until it is closed.
+	silent  chan struct{}
+	count   map[string]int // requests by method, watches as "WATCH"
+	streams map[*stream]bool
+	lines   map[*line]bool
+}
+
+var errCut = errors.New("connection was cut")
+
+func newWire() *wire {
+	return &wire{held: make(chan struct{}, 1000), release: make(chan struct{}), count: map[string]int{}, streams: map[*stream]bool{}, lines: map[*line]bool{}}
+}
+
+// trip is the wire of one client: an elector has two.
+type trip struct {
+	*wire
+	next http.RoundTripper
+}
+
+func (w *wire) wrap(next http.RoundTripper) http.RoundTripper { return &trip{wire: w, next: next} }
+
+func (w *wire) set(hold, drop func(*http.Request) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hold, w.drop = hold, drop
+}
+
+// silence keeps events of watches back until the returned function is called.
+func (w *wire) silence() (speak func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	silent := make(chan struct{})
+	w.silent = silent
+	return sync.OnceFunc(func() { close(silent) })
+}
+
+// cutWatches ends all watches as a broken connection does.
+func (w *wire) cutWatches() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.streams {
+		s.cut()
+	}
+}
+
+// freeze makes all present connections dead without anybody noticing: nothing comes and nothing leaves.
+func (w *wire) freeze() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for l := range w.lines {
+		l.freeze()
+	}
+}
+
+func (w *wire) requests(methods ...string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, method := range methods {
+		n += w.count[method]
+	}
+	return n
+}
+
+func (w *wire) all() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, c := range w.count {
+		n += c
+	}
+	return n
+}
+
+func isWatch(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Query().Get("watch") != ""
+}
+func patches(r *http.Request) bool { return r.Method == http.MethodPatch }
+
+func (t *trip) RoundTrip(request *http.Request) (*http.Response, error) {
+	w := t.wire
+	w.mu.Lock()
+	if isWatch(request) {
+		w.count["WATCH"]++
+	} else {
+		w.count[request.Method]++
+	}
+	hold := w.hold != nil && w.hold(request)
+	drop := w.drop != nil && w.drop(request)
+	release := w.release
+	w.mu.Unlock()
+	if hold {
+		w.held <- struct{}{}
+		<-release
+	}
+	response, err := t.next.RoundTrip(request)
+	if err == nil && drop {
+		_ = response.Body.Close()
+		return nil, errCut
+	}
+	if err == nil && isWatch(request) {
+		s := &stream{ReadCloser: response.Body, wire: w, dead: make(chan struct{})}
+		w.mu.Lock()
+		w.streams[s] = true
+		w.mu.Unlock()
+		response.Body = s
+	}
+	return response, err
+}
+
+// stream is what a watch reads.
+type stream struct {
+	io.ReadCloser
+	wire *wire
+	once sync.Once
+	dead chan struct{}
+}
+
+func (s *stream) cut() { s.once.Do(func() { close(s.dead); _ = s.ReadCloser.Close() }) }
+
+func (s *stream) Close() error {
+	s.cut()
+	s.wire.mu.Lock()
+	defer s.wire.mu.Unlock()
+	delete(s.wire.streams, s)
+	return nil
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.wire.mu.Lock()
+	silent := s.wire.silent
+	s.wire.mu.Unlock()
+	if silent != nil {
+		select {
+		case <-silent:
+		case <-s.dead:
+		}
+	}
+	select {
+	case <-s.dead:
+		return 0, io.ErrUnexpectedEOF
+	default:
+		return n, err
+	}
+}
+
+// line is one connection.
+type line struct {
+	net.Conn
+	wire   *wire
+	frozen atomic.Bool
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{Conn: conn, wire: w, closed: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines[l] = true
+	return l, nil
+}
+
+func (l *line) freeze() { l.frozen.Store(true) }
+
+func (l *line) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if l.frozen.Load() {
+		<-l.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (l *line) Write(p []byte) (int, error) {
+	if l.frozen.Load() {
+		return len(p), nil
+	}
+	return l.Conn.Write(p)
+}
+
+func (l *line) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		l.wire.mu.Lock()
+		defer l.wire.mu.Unlock()
+		delete(l.wire.lines, l)
+	})
+	return l.Conn.Close()
+}
+
+func int64String(n int64) string { return strconv.FormatInt(n, 10) }
+
+func copyAll(to io.Writer, from io.Reader) (int64, error) { return io.Copy(to, from) }
