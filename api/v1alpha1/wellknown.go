@@ -19,6 +19,10 @@ const (
 	// made with: JTI=<uuid> for a bound service-account token. A lease lists the ids of its terms in status.credentials.
 	CredentialKey = "authentication.kubernetes.io/credential-id"
 
+	// CredentialPrefix begins the id of a token, before its claim jti. Credentials of other kinds, such as certificates, have
+	// other prefixes and are never those of a term.
+	CredentialPrefix = "JTI="
+
 	// VerbGuardCluster is the verb on fencedleases that a writer of a FencedLease needs for a guard that reaches beyond
 	// the lease's own namespace.
 	VerbGuardCluster = "guard-cluster"

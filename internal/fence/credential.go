@@ -4,6 +4,8 @@
 package fence
 
 import (
+	"strings"
+
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
@@ -37,13 +39,13 @@ func CredentialOf(writer Writer, lease Lease) (state CredentialState, term strin
 	return CredentialUnlisted, ""
 }
 
-// HasCredential reports whether authentication told with which credential a request was made. A lease may list it.
+// HasCredential reports whether authentication told with which token a request was made. A lease may list it.
 func HasCredential(writer Writer) bool { return writer.credential() != "" }
 
-// credential returns the id of the credential that a request was made with. It is empty where authentication told none,
-// and where it told several: only an impersonation can, and none of them is then the request's own.
+// credential returns the id of the token that a request was made with. It is empty where it was made with something else,
+// and where authentication told several: only an impersonation can, and none of them is then the request's own.
 func (w Writer) credential() string {
-	if ids := w.Extra[v1alpha1.CredentialKey]; len(ids) == 1 {
+	if ids := w.Extra[v1alpha1.CredentialKey]; len(ids) == 1 && strings.HasPrefix(ids[0], v1alpha1.CredentialPrefix) {
 		return ids[0]
 	}
 	return ""

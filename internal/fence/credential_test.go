@@ -100,6 +100,8 @@ func TestHowACredentialPresentsAToken(t *testing.T) {
 			remove(marked(markA), using()), fresh(lease), deny(fence.MissingToken)},
 		"an id in another case is another id": {
 			remove(marked(markA), using("jti=0b7e3e4a-6a3d-4a53-8f3c-0000000000bb")), fresh(lease), deny(fence.MissingToken)},
+		"a certificate's id presents nothing": {
+			remove(marked(markA), using("X509SHA256=0b7e3e4a")), fresh(lease), deny(fence.MissingToken)},
 		"an id without its kind is another id": {
 			remove(marked(markA), using(credentialOfB[len("JTI="):])), fresh(lease), deny(fence.MissingToken)},
 		"a current credential does not cover the removal of the mark": {
@@ -242,6 +244,8 @@ func TestCredentialsThatTheSchemaKeepsOut(t *testing.T) {
 		"twice, ended first": {leaseWith(func(l *fence.Lease) {
 			l.Credentials = []v1alpha1.Credential{{ID: credentialOfB, Term: termA}, {ID: credentialOfB, Term: termB}}
 		}), []string{credentialOfB}, fence.CredentialEnded},
+		"a certificate": {leaseWith(func(l *fence.Lease) { l.Credentials = []v1alpha1.Credential{{ID: "X509SHA256=00", Term: termB}} }),
+			[]string{"X509SHA256=00"}, fence.CredentialUnlisted},
 		"the empty id": {leaseWith(func(l *fence.Lease) { l.Credentials = []v1alpha1.Credential{{Term: termB}} }), []string{""}, fence.CredentialUnlisted},
 		"an empty term": {leaseWith(func(l *fence.Lease) { l.Credentials = []v1alpha1.Credential{{ID: credentialOfB}} }), []string{credentialOfB},
 			fence.CredentialEnded},

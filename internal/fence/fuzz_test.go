@@ -102,13 +102,13 @@ func FuzzDecide(f *testing.F) {
 		}
 		// The second text stands for the id of the credential, and for the term that it is listed for.
 		if on(usesCredential) {
-			using(second)(&w)
+			using("JTI=" + second)(&w)
 		}
 		if on(isListed) {
-			v.Lease.Credentials = []v1alpha1.Credential{{ID: second, Term: second}}
+			v.Lease.Credentials = []v1alpha1.Credential{{ID: "JTI=" + second, Term: second}}
 		}
 		if on(isListedForTerm) {
-			v.Lease.Credentials = []v1alpha1.Credential{{ID: second, Term: term}}
+			v.Lease.Credentials = []v1alpha1.Credential{{ID: "JTI=" + second, Term: term}}
 		}
 		stamp, needed := fence.StampFor(w, v.Lease)
 		if needed == stamp.IsZero() {

@@ -112,7 +112,7 @@ func explanations() []explained {
 			fence.StaleToken, []string{holder, "40.cccccccc/1", needed, "by credential"}},
 		{"a credential is not listed", update(marked(markB), marked(markB), using(unlisted)), fresh(listing(held())),
 			fence.MissingToken, []string{holder, needed, unlisted, "status.credentials", tokenKey}},
-		{"a credential is not listed and is long", update(marked(markB), marked(markB), using(strings.Repeat("\xff", 999))), fresh(listing(held())),
+		{"a credential is not listed and is long", update(marked(markB), marked(markB), using("JTI="+strings.Repeat("\xff", 999))), fresh(listing(held())),
 			fence.MissingToken, []string{holder, needed, `\xff\xff`, "status.credentials", tokenKey}},
 		{"an ordinary service account writes where no term has a credential", create(marked(""), using(unlisted)), fresh(held()),
 			fence.MissingToken, []string{holder, needed, "presents no token;", tokenKey}},

@@ -144,7 +144,7 @@ func (c contract) oneWellFormedToken() (essence, bool) {
 // "It is made with a term credential, whose credential-id the lease lists in status.credentials, which says its term."
 func (c contract) credential() (term string, listed bool) {
 	ids := c.w.Writer.Extra[credentialKey]
-	if len(ids) != 1 || ids[0] == "" {
+	if len(ids) != 1 || len(ids[0]) < 4 || ids[0][:4] != "JTI=" {
 		return "", false
 	}
 	for _, entry := range c.v.Lease.Credentials {
