@@ -76,17 +76,17 @@ func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 func webhooksOf(
 	in Input, path, probeName string, guards []placed, conditions []admissionv1.MatchCondition, operations ...admissionv1.OperationType,
 ) []admissionv1.ValidatingWebhook {
-	webhook := baseWebhook(in, path)
+	webhook := baseWebhook(in, path, false)
 	webhook.Name, webhook.Rules = probeEntry, probeWebhookRules()
 	webhook.NamespaceSelector, webhook.MatchConditions = inNamespaces([]string{in.Namespace}), probeConditions(probeName)
 	webhook.FailurePolicy = ptr.To(admissionv1.Fail)
 	return append([]admissionv1.ValidatingWebhook{webhook}, entryWebhooks(in, path, guards, conditions, operations...)...)
 }
 
-// baseWebhook is what all entries of one path have in common.
-func baseWebhook(in Input, path string) admissionv1.ValidatingWebhook {
+// baseWebhook is what all entries of one path have in common, but for those of leases in Audit.
+func baseWebhook(in Input, path string, audit bool) admissionv1.ValidatingWebhook {
 	return admissionv1.ValidatingWebhook{
-		ClientConfig:            in.Endpoint.clientConfig(path+in.MinVersion, in.Bundle),
+		ClientConfig:            in.Endpoint.clientConfig(fencing.Path(path, in.MinVersion, audit), in.Bundle),
 		ObjectSelector:          &metav1.LabelSelector{},
 		MatchPolicy:             ptr.To(admissionv1.Equivalent),
 		SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
@@ -100,8 +100,8 @@ func entryWebhooks(
 	in Input, path string, guards []placed, conditions []admissionv1.MatchCondition, operations ...admissionv1.OperationType,
 ) []admissionv1.ValidatingWebhook {
 	var webhooks []admissionv1.ValidatingWebhook
-	webhook := baseWebhook(in, path)
 	for _, e := range entriesOf(guards, in.Namespace) {
+		webhook := baseWebhook(in, path, e.audit)
 		webhook.Name = e.name + webhookDomain
 		webhook.Rules = rulesOf(e.targets, e.scope, operations...)
 		webhook.NamespaceSelector, webhook.MatchConditions = e.selector, conditions
@@ -144,15 +144,17 @@ func systemConditions(users []string) []admissionv1.MatchCondition {
 	}}
 }
 
-// stampConditions keep away every write that cannot have to be marked for its credential: one without a credential, one
-// whose request carries a token, one that sets a token itself, and those of system writers, which are no leaders.
+// stampConditions keep away every write that cannot have to be marked for its credential: one that is not made with a
+// bearer token, such as those of users with certificates, one whose request carries a fencing token, one that sets one
+// itself, and those of system writers, which are no leaders.
 func stampConditions(systemWriters []string) []admissionv1.MatchCondition {
 	credential := "'" + v1alpha1.CredentialKey + "'"
 	conditions := []admissionv1.MatchCondition{
 		{
 			Name: matchCredential,
 			Expression: "has(request.userInfo.extra) && " + credential + " in request.userInfo.extra && " +
-				"request.userInfo.extra[" + credential + "].size() == 1",
+				"request.userInfo.extra[" + credential + "].size() == 1 && " +
+				"request.userInfo.extra[" + credential + "][0].startsWith('" + v1alpha1.CredentialPrefix + "')",
 		},
 		{Name: matchNoToken, Expression: "!" + celHasExtra},
 		{

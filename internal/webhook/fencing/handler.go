@@ -94,11 +94,13 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 		return answerProbe(hash)
 	}
 	verdicts, err := h.judge(ctx, r, req.UserInfo)
-	var answer admission.Response
-	if err != nil {
+	answer := answerOf(r, verdicts)
+	switch {
+	case err != nil && routeOf(ctx).audit:
+		// Audit refuses nothing, not even for want of an answer. Leases that enforce ask for reviews of their own.
+		logf.FromContext(ctx).Error(err, "Cannot judge a write by FencedLeases in Audit", "object", klog.KRef(r.namespace, r.name))
+	case err != nil:
 		answer = refuseUnavailable(r, err)
-	} else {
-		answer = answerOf(r, verdicts)
 	}
 	h.tellAdmitted(r, answer, verdicts)
 	h.options.Metrics.observe(r, verdicts, err, h.options.Clock.Since(begin))

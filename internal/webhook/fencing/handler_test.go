@@ -265,6 +265,12 @@ func stored(w *world, changes ...func(*v1alpha1.FencedLease)) *world {
 	return w
 }
 
+// lagging is a world whose watched copy does not reach the guards.
+func lagging(w *world) *world {
+	w.waitError = errors.New("still at 99")
+	return w
+}
+
 const (
 	collector = "system:serviceaccount:kube-system:generic-garbage-collector"
 	migrator  = "system:serviceaccount:kube-system:storage-version-migrator-controller"
@@ -277,6 +283,7 @@ func TestHandlerIsTotal(t *testing.T) {
 		world *world
 		ask   ask
 		path  string
+		audit bool   // only leases in Audit ask for the review
 		want  string // allowed, or the cause of a refusal, or the HTTP-like code of an answer without one
 		reads int
 	}{
@@ -444,6 +451,15 @@ func TestHandlerIsTotal(t *testing.T) {
 		"audit without a quorum": {
 			world: unreadable(with(audit)), ask: ask{old: report(current), new: report(stale)}, want: allowed, reads: 1,
 		},
+		"audit by guards that this replica has not seen": {
+			world: lagging(with(audit)), ask: ask{old: report(current), new: report(stale)}, audit: true, want: allowed,
+		},
+		"audit of a status by guards that this replica has not seen": {
+			world: lagging(with(audit)), ask: ask{subresource: "status", old: report(current), new: report(stale)}, path: PathStatus, audit: true, want: allowed,
+		},
+		"audit and a lease that enforces, by the call for audit": {
+			world: held(), ask: ask{old: report(current), new: report(stale)}, audit: true, want: "StaleToken",
+		},
 		"audit of a scale whose object cannot be read": {
 			world: with(audit), ask: ask{subresource: "scale", old: report(""), new: report("")}, want: allowed,
 		},
@@ -539,7 +555,7 @@ func TestHandlerIsTotal(t *testing.T) {
 			if path == "" {
 				path = PathGuarded
 			}
-			answer := post(t, tt.world, path+"100?timeout=5s", tt.ask.review(t))
+			answer := post(t, tt.world, Path(path, "100", tt.audit)+"?timeout=5s", tt.ask.review(t))
 			if diff := cmp.Diff(tt.want, outcomeOf(answer)); diff != "" {
 				t.Errorf("answer (-want +got):\n%s\n%+v", diff, answer.Result)
 			}

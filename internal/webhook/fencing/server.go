@@ -30,13 +30,36 @@ const (
 	answerShare = 0.9
 )
 
-type versionKey struct{}
+// auditSuffix ends the path of reviews for which only leases in Audit ask.
+const auditSuffix = "/audit"
 
-// guardsVersion returns the resourceVersion at the end of the path by which a review came.
-func guardsVersion(ctx context.Context) string {
-	v, _ := ctx.Value(versionKey{}).(string)
-	return v
+// Path returns the path of reviews by guards up to a resourceVersion. PathGuarded, PathStatus and PathStamp are prefixes.
+// audit says that only leases in Audit ask for them: what cannot be judged is then admitted.
+func Path(prefix, resourceVersion string, audit bool) string {
+	path := prefix + resourceVersion
+	if audit {
+		path += auditSuffix
+	}
+	return path
 }
+
+// route is what the path says by which a review came.
+type route struct {
+	// version is the resourceVersion of the guards.
+	version string
+	// audit says that only leases in Audit ask.
+	audit bool
+}
+
+type routeKey struct{}
+
+func routeOf(ctx context.Context) route {
+	r, _ := ctx.Value(routeKey{}).(route)
+	return r
+}
+
+// guardsVersion returns the resourceVersion in the path by which a review came.
+func guardsVersion(ctx context.Context) string { return routeOf(ctx).version }
 
 // Register serves a handler's paths.
 func Register(handler *Handler, register func(path string, handler http.Handler)) error {
@@ -54,15 +77,15 @@ func Register(handler *Handler, register func(path string, handler http.Handler)
 	return nil
 }
 
-// withReviewContext gives each review the caller's deadline and the version at the end of its path.
+// withReviewContext gives each review the caller's deadline and what its path says.
 func withReviewContext(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		version := strings.TrimPrefix(r.URL.Path, prefix)
+		version, audit := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, prefix), auditSuffix)
 		if version == "" || strings.Trim(version, "0123456789") != "" {
-			http.Error(w, "the path must end with the resourceVersion of the guards: "+prefix+"<resourceVersion>", http.StatusNotFound)
+			http.Error(w, "the path must name the resourceVersion of the guards: "+prefix+"<resourceVersion>["+auditSuffix+"]", http.StatusNotFound)
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), versionKey{}, version), reviewTimeout(r))
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), routeKey{}, route{version, audit}), reviewTimeout(r))
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
