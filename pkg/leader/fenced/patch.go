@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,13 +29,13 @@ func (c *fencedClient) patch(from client.Object, patch client.Patch, marks []mar
 		return c.refusePatch(from, subresource, marks[0], err)
 	}
 	err = send(client.RawPatch(patch.Type(), stampedData))
-	if patch.Type() != types.JSONPatchType || !lacksAnnotations(err, marks) {
+	if patch.Type() != types.JSONPatchType || !notApplicable(err) {
 		return err
 	}
-	// A JSON patch cannot say "add the map if there is none". The one before has changed nothing; this one passes only if
-	// there is none still.
-	if err := c.checkHeld(); err != nil {
-		return err
+	// A JSON patch cannot say "add the map if there is none". The one before has changed nothing, for a reason that the
+	// server does not tell; this one passes only if there is no map.
+	if errEnded := c.checkHeld(); errEnded != nil {
+		return errEnded
 	}
 	if stampedData, err = stampBare(data, marks); err != nil {
 		return c.refusePatch(from, subresource, marks[0], err)
@@ -156,21 +155,13 @@ func appendOperations(data []byte, operations []jsonOperation) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// lacksAnnotations reports whether an API server could not apply the operation of a mark, as the object has no annotations.
-func lacksAnnotations(err error, marks []mark) bool {
+// notApplicable reports whether an API server could not apply an operation of a JSON patch to the object as it is stored.
+// It does not say which: a status that blames no field is all there is.
+func notApplicable(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
 		return false
 	}
-	texts := []string{status.Status().Message}
-	if details := status.Status().Details; details != nil {
-		for _, cause := range details.Causes {
-			texts = append(texts, cause.Message)
-		}
-	}
-	return slices.ContainsFunc(marks, func(m mark) bool {
-		return slices.ContainsFunc(texts, func(text string) bool {
-			return strings.Contains(text, "missing path") && strings.Contains(text, pathOf(m)+`"`)
-		})
-	})
+	details := status.Status().Details
+	return details == nil || details.Kind == "" && len(details.Causes) == 0
 }
