@@ -37,7 +37,7 @@ func useBarrier(managed *manager.Options, p *possession) {
 	}
 	managed.NewCache = func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		c := &barrierCache{
-			begun: func() bool { _, begun := p.term(); return begun }, scheme: options.Scheme,
+			begun: func() bool { return !p.Pending() }, scheme: options.Scheme,
 			failOnMissing: options.ReaderFailOnMissingInformer, kinds: map[kind]*kindState{},
 		}
 		if c.scheme == nil {

@@ -67,9 +67,6 @@ func newManager(config *rest.Config, managed manager.Options, options Options) (
 	return &Manager{Manager: mgr, possession: p}, nil
 }
 
-// Term returns the term under which this manager leads or has led, and whether there has been one.
-func (m *Manager) Term() (resourcelock.Term, bool) { return m.possession.term() }
-
 // fencedClient returns a constructor of clients that present the token of the possession.
 func fencedClient(build client.NewClientFunc, p *possession, options Options) client.NewClientFunc {
 	if build == nil {

@@ -4,7 +4,6 @@
 package fencedmanager
 
 import (
-	"errors"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,63 +14,57 @@ import (
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
-// errLost is why writes of the manager's term are held back. The lock's own error goes to the elector.
-var errLost = errors.New("the manager has stopped leading")
-
 // possession is the manager's one term: the first that its lock holds.
 type possession struct {
 	lock *resourcelock.Lock
 
 	mu    sync.Mutex
-	first *resourcelock.Term
+	first fenced.Possession
+	term  resourcelock.Term
 }
 
-var (
-	_ fenced.Possession = &possession{}
-	_ fenced.Pending    = &possession{}
-)
+var _ fenced.Pending = &possession{}
 
-// term returns the manager's term, from the moment on that the elector leads, and for ever after.
-func (p *possession) term() (resourcelock.Term, bool) {
+// begun returns the manager's term, from the moment on that the elector leads, and for ever after. It is nil before.
+func (p *possession) begun() fenced.Possession {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.first == nil {
 		if term, held := p.lock.Term(); held {
-			p.first = &term
+			p.term = term
+			p.first = fenced.OfTerm(p.lock, term)
 		}
 	}
-	if p.first == nil {
-		return resourcelock.Term{}, false
-	}
-	return *p.first, true
+	return p.first
 }
 
 // Pending reports that no term has begun: writes go out as they are, and what is guarded is refused by the API server.
-func (p *possession) Pending() bool {
-	_, begun := p.term()
-	return !begun
-}
+func (p *possession) Pending() bool { return p.begun() == nil }
 
 // Lease names the FencedLease.
 func (p *possession) Lease() types.NamespacedName { return p.lock.Lease() }
 
 // Token returns the token of the manager's term.
 func (p *possession) Token() token.Token {
-	term, _ := p.term()
-	return term.Token()
+	if first := p.begun(); first != nil {
+		return first.Token()
+	}
+	return token.Token{}
 }
 
 // Err returns nil while the lock holds the manager's term.
 func (p *possession) Err() error {
-	term, begun := p.term()
-	if !begun {
-		return nil
-	}
-	if now, held := p.lock.Term(); !held || now.Generation != term.Generation || now.ID != term.ID {
-		return errLost
+	if first := p.begun(); first != nil {
+		return first.Err()
 	}
 	return nil
 }
 
 // Guards returns the guards as the lock last saw them.
 func (p *possession) Guards() []v1alpha1.Guard { return p.lock.Guards() }
+
+// Term returns the term under which this manager leads or has led, and whether there has been one.
+func (m *Manager) Term() (resourcelock.Term, bool) {
+	led := m.possession.begun() != nil
+	return m.possession.term, led
+}

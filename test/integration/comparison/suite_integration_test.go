@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
 	"github.com/fencedlease/fencedlease/pkg/resourcelock"
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/env/product"
@@ -119,7 +120,7 @@ type worker struct {
 	client      client.Client
 	leads       chan struct{}
 	transitions atomic.Int64
-	term        ledTerm
+	term        atomic.Pointer[fenced.Possession]
 }
 
 // config is the worker's configuration, without the way's wrapping.
@@ -166,8 +167,9 @@ func (s *suite) elect(t *testing.T, way *way, namespace, name string) *worker {
 func (w *worker) begin(ctx context.Context) {
 	defer close(w.leads)
 	if w.fencedLock != nil {
-		term, _ := w.fencedLock.Term()
-		w.term.Store(&term)
+		if term, err := fenced.OfLock(w.fencedLock); err == nil {
+			w.term.Store(&term)
+		}
 		return
 	}
 	// By a lock of its own: that of the elector is for one goroutine.

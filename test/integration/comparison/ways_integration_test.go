@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -90,27 +89,18 @@ func onFencedLease(w *worker) (rl.Interface, error) {
 	return lock, err
 }
 
-func withToken(w *worker, config *rest.Config) *rest.Config { return fenced.Wrap(config, w) }
+func withToken(w *worker, config *rest.Config) *rest.Config { return fenced.Wrap(config, firstTerm{w}) }
 
-// A worker is the possession of the first term that it held.
-var _ fenced.Possession = &worker{}
+// firstTerm is the possession that a worker's client presents: known when its election is won.
+type firstTerm struct{ w *worker }
 
-func (w *worker) Lease() types.NamespacedName {
-	return types.NamespacedName{Namespace: w.namespace, Name: leaseName}
-}
+var _ fenced.Possession = firstTerm{}
 
-func (w *worker) Token() token.Token       { return w.term.Load().Token() }
-func (w *worker) Guards() []v1alpha1.Guard { return nil }
-
-func (w *worker) Err() error {
-	if term, held := w.fencedLock.Term(); !held || term.ID != w.term.Load().ID {
-		return errors.New("the term is over")
-	}
-	return nil
-}
-
-// ledTerm is the term under which a worker led, where there are terms.
-type ledTerm = atomic.Pointer[resourcelock.Term]
+func (f firstTerm) held() fenced.Possession     { return *f.w.term.Load() }
+func (f firstTerm) Lease() types.NamespacedName { return f.held().Lease() }
+func (f firstTerm) Token() token.Token          { return f.held().Token() }
+func (f firstTerm) Err() error                  { return f.held().Err() }
+func (f firstTerm) Guards() []v1alpha1.Guard    { return f.held().Guards() }
 
 // checkLeads is what every leader asks before it writes.
 func checkLeads(elector *leaderelection.LeaderElector) error {
