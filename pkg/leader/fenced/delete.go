@@ -6,7 +6,9 @@ package fenced
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,13 +144,20 @@ func (d *deletion) stamp(ctx context.Context, marks []mark) (client.Object, erro
 	}
 	patchOptions := &client.PatchOptions{DryRun: d.options.DryRun}
 	err = d.client.inner.Patch(ctx, stored, client.RawPatch(types.MergePatchType, data), patchOptions)
-	if apierrors.IsInvalid(err) && preconditions != nil && preconditions.UID != nil {
+	if preconditions != nil && preconditions.UID != nil && blames(err, "metadata.uid") {
 		// A uid cannot be changed: the object is another one. A delete would answer a conflict.
-		if _, is := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid); is {
-			return nil, apierrors.NewConflict(schema.GroupResource{Group: d.gvk.Group, Resource: d.gvk.Kind}, d.obj.GetName(), err)
-		}
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: d.gvk.Group, Resource: d.gvk.Kind}, d.obj.GetName(), err)
 	}
 	return stored, err
+}
+
+// blames reports whether an API server refused a field.
+func blames(err error, field string) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == field })
 }
 
 func preconditionsOf(stored client.Object) *metav1.Preconditions {

@@ -12,13 +12,13 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/transport"
 )
 
 // ImpersonationError means that a request was not let carry a token, as its user may not impersonate itself or may not
@@ -29,10 +29,10 @@ type ImpersonationError struct {
 	Lease types.NamespacedName
 	// User is the caller.
 	User string
-	// Missing is a rule that grants the right that was found missing. There may be more: see ServiceAccountRules and
-	// UserRules.
-	Missing rbacv1.PolicyRule
-	// Namespace is where a Role must have the rule, or empty if a ClusterRole must.
+	// Missing are the rights of which one was found missing: that one if the API server says which it is, else all. More
+	// may be missing than that one: see ServiceAccountRules and UserRules.
+	Missing Rules
+	// Namespace is where a Role must have the rules of Missing.Role.
 	Namespace string
 
 	status metav1.Status
@@ -40,17 +40,25 @@ type ImpersonationError struct {
 
 // Error says which right is missing and how to grant it.
 func (e *ImpersonationError) Error() string {
-	where := "in a ClusterRole"
-	if e.Namespace != "" {
-		where = "in a Role in namespace " + e.Namespace
+	var grants []string
+	for _, rule := range e.Missing.Role {
+		grants = append(grants, "in a Role in namespace "+e.Namespace+" "+sayRule(rule))
 	}
-	names := ""
-	if len(e.Missing.ResourceNames) > 0 {
-		names = fmt.Sprintf(", resourceNames %q", e.Missing.ResourceNames)
+	for _, rule := range e.Missing.ClusterRole {
+		grants = append(grants, "in a ClusterRole "+sayRule(rule))
 	}
-	return fmt.Sprintf("user %q may not carry the token of FencedLease %s with requests: grant it, %s, apiGroups %q, resources %q%s, verbs %q; "+
+	return fmt.Sprintf("user %q may not carry the token of FencedLease %s with requests: grant it, %s; "+
 		"kubectl fencedlease rbac prints all rules that it needs. The API server answers: %s",
-		e.User, e.Lease, where, e.Missing.APIGroups, e.Missing.Resources, names, e.Missing.Verbs, e.status.Message)
+		e.User, e.Lease, strings.Join(grants, " and "), e.status.Message)
+}
+
+// sayRule writes a rule as one would in a manifest.
+func sayRule(rule rbacv1.PolicyRule) string {
+	names := ""
+	if len(rule.ResourceNames) > 0 {
+		names = fmt.Sprintf(", resourceNames: %q", rule.ResourceNames)
+	}
+	return fmt.Sprintf("{apiGroups: %q, resources: %q%s, verbs: %q}", rule.APIGroups, rule.Resources, names, rule.Verbs)
 }
 
 // Status is the API server's answer.
@@ -74,7 +82,7 @@ func newStatusDecoder() runtime.Decoder {
 
 // explainForbidden turns an answer that refuses the impersonation into an error that says what is missing. Every other
 // answer stays as it is.
-func explainForbidden(response *http.Response, lease types.NamespacedName, user string) (*http.Response, error) {
+func explainForbidden(response *http.Response, lease types.NamespacedName, identity transport.ImpersonationConfig) (*http.Response, error) {
 	if response.StatusCode != http.StatusForbidden || response.Body == nil {
 		return response, nil
 	}
@@ -82,9 +90,9 @@ func explainForbidden(response *http.Response, lease types.NamespacedName, user 
 	if err == nil {
 		status := metav1.Status{}
 		if _, _, err := statuses.Decode(head, nil, &status); err == nil {
-			if missing, ok := missingRight(status); ok {
+			if e := newImpersonationError(lease, identity, status); e != nil {
 				_ = response.Body.Close()
-				return nil, newImpersonationError(lease, user, missing, status)
+				return nil, e
 			}
 		}
 	}
@@ -98,29 +106,31 @@ type rereadBody struct {
 	io.Closer
 }
 
-// deniedImpersonation matches the API server's answer and captures the resource, with its subresource.
-var deniedImpersonation = regexp.MustCompile(` cannot impersonate(?::[-a-z]+)? resource "([^"]+)"`)
+// deniedImpersonation matches the answer of an API server that permits no impersonation. It captures the caller, the mode
+// of constrained impersonation if it speaks of one, and the resource with its subresource.
+var deniedImpersonation = regexp.MustCompile(`User "((?:[^"\\]|\\.)*)" cannot impersonate((?:-on)?:[-a-z:]+)? (?:resource|path) "([^"]+)"`)
 
-// missingRight returns the resource that a user may not impersonate, if this is what an answer says.
-func missingRight(status metav1.Status) (resource string, is bool) {
+// newImpersonationError returns nil if this is not what an answer says.
+func newImpersonationError(lease types.NamespacedName, identity transport.ImpersonationConfig, status metav1.Status) *ImpersonationError {
 	m := deniedImpersonation.FindStringSubmatch(status.Message)
 	if m == nil || status.Details == nil {
-		return "", false
+		return nil
 	}
-	main, _, _ := strings.Cut(m[1], "/")
-	return m[1], status.Details.Kind == main
-}
-
-func newImpersonationError(lease types.NamespacedName, user, resource string, status metav1.Status) *ImpersonationError {
-	e := &ImpersonationError{Lease: lease, User: user, status: status}
-	namespace, serviceAccount, isServiceAccount := parseServiceAccount(user)
+	e := &ImpersonationError{Lease: lease, User: m[1], status: status}
+	constrained, resource := m[2] != "", m[3]
+	namespace, serviceAccount, isServiceAccount := parseServiceAccount(identity.UserName)
 	switch main, _, _ := strings.Cut(resource, "/"); {
-	case main == resourceUserExtras:
-		e.Missing = impersonate(authenticationv1.GroupName, resource)
+	case constrained && isServiceAccount:
+		e.Missing, e.Namespace = ServiceAccountRules(serviceAccount, lease.Name), namespace
+	case constrained:
+		// The API server tells of the first mode that it has tried, and not of the one that the rules are for.
+		e.Missing = UserRules(identity.UserName, identity.Groups, lease.Name)
 	case main == resourceServiceAccounts && isServiceAccount:
-		e.Missing, e.Namespace = impersonate(corev1.GroupName, resourceServiceAccounts, serviceAccount), namespace
+		e.Missing.Role, e.Namespace = ServiceAccountRules(serviceAccount).Role, namespace
+	case main == resourceUserExtras:
+		e.Missing.ClusterRole = []rbacv1.PolicyRule{impersonate(authenticationv1.GroupName, resource)}
 	default:
-		e.Missing = impersonate(status.Details.Group, resource, status.Details.Name)
+		e.Missing.ClusterRole = []rbacv1.PolicyRule{impersonate(status.Details.Group, resource, status.Details.Name)}
 	}
 	return e
 }

@@ -25,9 +25,14 @@ type options struct {
 
 // AsUser says which user the credentials of the configuration belong to, so that Wrap need not ask the API server. Groups,
 // uid and extra are sent as they are given, and each needs a right to impersonate it; the groups of a service account
-// follow from its name and are better left out. It has no effect where the configuration impersonates a user itself.
+// follow from its name and are better left out. It has no effect without a name, or where the configuration impersonates a
+// user itself.
 func AsUser(user rest.ImpersonationConfig) Option {
-	return func(o *options) { o.user = &user }
+	return func(o *options) {
+		if user.UserName != "" {
+			o.user = &user
+		}
+	}
 }
 
 // Wrap returns a copy of a configuration whose clients carry the token of a possession with every request that can write:
@@ -82,7 +87,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return response, err
 	}
-	return explainForbidden(response, c.possession.Lease(), identity.UserName)
+	return explainForbidden(response, c.possession.Lease(), identity)
 }
 
 func mayWrite(method string) bool {
@@ -109,7 +114,9 @@ func (c *carrier) prepare(req *http.Request) (transport.ImpersonationConfig, *ht
 		}
 		req = utilnet.CloneRequest(req)
 		req.Header.Del(transport.ImpersonateUserHeader)
-		return transport.ImpersonationConfig{UserName: name, Extra: map[string][]string{key: {token}}}, req, nil
+		identity := transport.ImpersonationConfig{UserName: name, Extra: map[string][]string{key: {token}}}
+		// The other headers are there already.
+		return identity, req, nil
 	}
 	user, err := c.user.get(req.Context())
 	if err != nil {

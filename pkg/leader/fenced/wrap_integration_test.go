@@ -157,17 +157,63 @@ func TestWrapExplainsAMissingRight(t *testing.T) {
 				if !errors.As(err, &missing) {
 					t.Fatalf("error is %v", err)
 				}
-				if missing.Lease.Name != s.lease.Name || !slices.Equal(missing.Missing.Resources, []string{test.resource}) ||
+				rules := slices.Concat(missing.Missing.Role, missing.Missing.ClusterRole)
+				if missing.Lease.Name != s.lease.Name || len(rules) != 1 || !slices.Equal(rules[0].Resources, []string{test.resource}) ||
 					(missing.Namespace == s.namespace) != (test.resource == "serviceaccounts") {
 					t.Errorf("the error is %+v", missing)
 				}
 				if fenced.IsFenced(err) || !apierrors.IsForbidden(err) {
 					t.Errorf("fenced %v, forbidden %v", fenced.IsFenced(err), apierrors.IsForbidden(err))
 				}
-				for _, want := range []string{test.resource, `verbs ["impersonate"]`, "kubectl fencedlease rbac", missing.User} {
+				for _, want := range []string{test.resource, `verbs: ["impersonate"]`, "kubectl fencedlease rbac", missing.User} {
 					if !strings.Contains(err.Error(), want) {
 						t.Errorf("%q is not in: %v", want, err)
 					}
+				}
+			}
+		})
+	}
+}
+
+func TestWrapExplainsAMissingRightOfAUser(t *testing.T) {
+	s := begin(t)
+	p := s.take(t, "a")
+	for name, test := range map[string]struct {
+		// rules are the indices of those that the user has.
+		rules []int
+		// other says that the user impersonates another one.
+		other bool
+		want  []string
+	}{
+		"with none of them":     {want: []string{"users", "groups", "userextras/token.fencedlease.io/report-writer"}},
+		"without its groups":    {rules: []int{0, 2}, want: []string{"groups"}},
+		"without the token":     {rules: []int{0, 1}, want: []string{"userextras/token.fencedlease.io/report-writer"}},
+		"to impersonate others": {rules: []int{0, 1}, other: true, want: []string{"userextras/token.fencedlease.io/report-writer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			caller := newName()
+			config, err := cluster.AddUser(caller, "writers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			user := caller
+			if test.other {
+				user = newName()
+				config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"writers"}}
+			}
+			rules := fenced.Rules{}
+			for _, i := range test.rules {
+				rules.ClusterRole = append(rules.ClusterRole, fenced.UserRules(user, []string{"writers"}, s.lease.Name).ClusterRole[i])
+			}
+			grant(t, s.namespace, caller, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: caller}, rules)
+			err = newClient(t, fenced.Wrap(config, p)).Create(t.Context(), s.typed(newName()))
+			var missing *fenced.ImpersonationError
+			if !errors.As(err, &missing) || missing.User != caller || fenced.IsFenced(err) || !apierrors.IsForbidden(err) {
+				t.Fatalf("error is %v", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), `resources: ["`+want+`"]`) {
+					t.Errorf("%s is not in: %v", want, err)
 				}
 			}
 		})
