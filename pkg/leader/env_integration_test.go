@@ -24,6 +24,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
@@ -505,13 +506,16 @@ func (w *wire) silence() (speak func()) {
 	return sync.OnceFunc(func() { close(silent) })
 }
 
-// cutWatches ends all watches as a broken connection does.
-func (w *wire) cutWatches() {
+// cutWatch ends a watch as a broken connection does, and reports whether there was one.
+func (w *wire) cutWatch() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s := range w.streams {
 		s.cut()
+		delete(w.streams, s)
+		return true
 	}
+	return false
 }
 
 // freeze makes all present connections dead without anybody noticing: nothing comes and nothing leaves.
@@ -668,3 +672,7 @@ func (l *line) Close() error {
 func int64String(n int64) string { return strconv.FormatInt(n, 10) }
 
 func copyAll(to io.Writer, from io.Reader) (int64, error) { return io.Copy(to, from) }
+
+func selectorOf(report string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"report": report}}
+}
