@@ -17,6 +17,7 @@ import (
 	"github.com/fencedlease/fencedlease/internal/kubectl/get"
 	"github.com/fencedlease/fencedlease/internal/kubectl/possess"
 	"github.com/fencedlease/fencedlease/internal/kubectl/rbac"
+	"github.com/fencedlease/fencedlease/internal/kubectl/run"
 	"github.com/fencedlease/fencedlease/internal/kubectl/write"
 	"github.com/fencedlease/fencedlease/internal/version"
 )
@@ -63,7 +64,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook:  {get.NewCommand(f), describe.NewCommand(f), explain.NewCommand(f)},
-		groupHold:  {possess.NewAcquireCommand(f), possess.NewReleaseCommand(f), rbac.NewCommand(f)},
+		groupHold:  {possess.NewAcquireCommand(f), possess.NewReleaseCommand(f), run.NewCommand(f), rbac.NewCommand(f)},
 		groupWrite: {write.NewApplyCommand(f), write.NewPatchCommand(f), write.NewAnnotateCommand(f), write.NewDeleteCommand(f)},
 		"":         {completion.NewCommand(f), newVersionCommand(f)},
 	} {

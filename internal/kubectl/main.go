@@ -7,57 +7,55 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
 	"github.com/fencedlease/fencedlease/internal/kubectl/cli"
 )
 
-// interruptedError is the cause of a context that a signal ended.
-type interruptedError struct{ signal os.Signal }
-
-func (e *interruptedError) Error() string { return "interrupted by signal " + e.signal.String() }
-
-// Main runs the plugin and returns its exit code. A signal to end ends what is being done and has the exit code that shells
-// give it, 128 and its number; run passes signals on to its command instead.
+// Main runs the plugin with the clock, the environment and the signals of the process, and returns its exit code.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case s := <-signals:
-			cancel(&interruptedError{signal: s})
-		case <-done:
-		}
-	}()
 	f := cli.NewFactory(streams, clock.RealClock{}, os.Getenv)
+	f.Signals, f.Environ = cli.ProcessSignals{}, os.Environ
 	return Execute(ctx, f, args)
 }
 
-// Execute runs the plugin with streams, clock and environment of the caller, and returns its exit code.
+// Execute runs the plugin with what the factory has, and returns its exit code. A signal to end ends what is being done, with
+// the exit code that shells give it.
 func Execute(ctx context.Context, f *cli.Factory, args []string) int {
 	root := NewCommand(f)
 	root.SetArgs(args)
+	stop := func() {}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if _, own := cmd.Annotations[cli.OwnSignals]; own || f.Signals == nil {
+			return
+		}
+		var interruptible context.Context
+		interruptible, stop = cli.Interruptible(cmd.Context(), f.Signals)
+		cmd.SetContext(interruptible)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
-	var interrupted *interruptedError
-	if errors.As(err, &interrupted) || errors.As(context.Cause(ctx), &interrupted) && errors.Is(err, context.Canceled) {
+	defer func() { stop() }()
+	return conclude(f, cmd, err)
+}
+
+// conclude says what went wrong and returns the exit code.
+func conclude(f *cli.Factory, cmd *cobra.Command, err error) int {
+	if err == nil {
+		return cli.ExitOK
+	}
+	var interrupted *cli.InterruptedError
+	if errors.As(err, &interrupted) || errors.As(context.Cause(cmd.Context()), &interrupted) && errors.Is(err, context.Canceled) {
 		if err != error(interrupted) && !errors.Is(err, context.Canceled) { //nolint:errorlint // is there anything besides?
 			f.Say("error: %v", err)
 		}
-		return exitCodeOf(interrupted.signal)
+		return interrupted.ExitCode()
 	}
 	var usage *cli.UsageError
 	var coded *cli.CodeError
 	switch {
-	case err == nil:
 	case errors.As(err, &coded) && coded.Err == nil:
 	case errors.As(err, &usage):
 		f.Say("error: %v\nSee '%s --help' for usage.", err, cmd.CommandPath())
@@ -65,11 +63,4 @@ func Execute(ctx context.Context, f *cli.Factory, args []string) int {
 		f.Say("error: %v", err)
 	}
 	return cli.ExitCode(err)
-}
-
-func exitCodeOf(s os.Signal) int {
-	if number, ok := s.(syscall.Signal); ok {
-		return 128 + int(number)
-	}
-	return cli.ExitInterrupted
 }

@@ -33,6 +33,10 @@ type Factory struct {
 	Clock clock.WithTicker
 	// Getenv looks a variable of the environment up.
 	Getenv func(string) string
+	// Environ is the whole environment, which run hands to its command.
+	Environ func() []string
+	// Signals are those that reach the plugin. Nil means that none does.
+	Signals Signals
 }
 
 // NewFactory returns a Factory whose flags have their defaults.
@@ -45,7 +49,7 @@ func NewFactory(streams genericiooptions.IOStreams, clk clock.WithTicker, getenv
 		config.WarningHandler = rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 		return config
 	})
-	return &Factory{IOStreams: streams, Flags: flags, Clock: clk, Getenv: getenv}
+	return &Factory{IOStreams: streams, Flags: flags, Clock: clk, Getenv: getenv, Environ: func() []string { return nil }}
 }
 
 // Config returns the configuration that the flags and the kubeconfig ask for. The caller may change it.

@@ -63,7 +63,7 @@ func (p *printer) print(list *v1alpha1.FencedLeaseList, single bool) error {
 	var objects []runtime.Object
 	switch {
 	case p.human():
-		objects = append(objects, tableOf(list.Items, p.options.Clock.Now()))
+		objects = append(objects, tableOf(list.Items, p.options.Clock.Now(), p.options.Output == outputWide))
 	case single || p.options.Output == outputName:
 		for i := range list.Items {
 			objects = append(objects, &list.Items[i])
@@ -82,8 +82,8 @@ func (p *printer) print(list *v1alpha1.FencedLeaseList, single bool) error {
 	return nil
 }
 
-// tableOf is what get prints for people.
-func tableOf(leases []v1alpha1.FencedLease, now time.Time) *metav1.Table {
+// tableOf is what get prints for people. All names all guards.
+func tableOf(leases []v1alpha1.FencedLease, now time.Time, all bool) *metav1.Table {
 	const wide = 1
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name"},
@@ -100,7 +100,6 @@ func tableOf(leases []v1alpha1.FencedLease, now time.Time) *metav1.Table {
 		{Name: "Duration", Type: "string", Priority: wide},
 		{Name: "Handover", Type: "string", Priority: wide},
 		{Name: "Enforcement", Type: "string", Priority: wide},
-		{Name: "All guards", Type: "string", Priority: wide},
 	}}
 	for i := range leases {
 		lease := &leases[i]
@@ -109,16 +108,19 @@ func tableOf(leases []v1alpha1.FencedLease, now time.Time) *metav1.Table {
 		if ptr.Deref(status.HolderIdentity, "") == "" {
 			renewed, since = cli.None, cli.None // they are those of a term that has ended
 		}
-		all := guardsOf(lease)
+		guards := guardsOf(lease)
+		if !all && len(guards) > shownGuards {
+			guards = append(guards[:shownGuards], "+"+strconv.Itoa(len(guards)-shownGuards))
+		}
 		table.Rows = append(table.Rows, metav1.TableRow{
 			Object: runtime.RawExtension{Object: lease},
 			Cells: []any{
 				lease.Name, cli.Holder(lease), number(status.Generation), renewed,
 				cli.ConditionStatus(lease, v1alpha1.ConditionSealed), cli.ConditionStatus(lease, v1alpha1.ConditionReady),
-				few(all), duration.HumanDuration(now.Sub(lease.CreationTimestamp.Time)),
+				cli.OrNone(strings.Join(guards, ",")), duration.HumanDuration(now.Sub(lease.CreationTimestamp.Time)),
 				cli.OrNone(ptr.Deref(status.Token, "")), since, number(status.GenerationFloor),
 				strconv.Itoa(int(lease.Spec.LeaseDurationSeconds)) + "s",
-				string(lease.Spec.Handover), string(lease.Spec.Enforcement), cli.OrNone(strings.Join(all, ",")),
+				string(lease.Spec.Handover), string(lease.Spec.Enforcement),
 			},
 		})
 	}
@@ -139,12 +141,4 @@ func guardsOf(lease *v1alpha1.FencedLease) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// few names some of the guarded resources and counts the rest.
-func few(all []string) string {
-	if len(all) <= shownGuards {
-		return cli.OrNone(strings.Join(all, ","))
-	}
-	return strings.Join(all[:shownGuards], ",") + ",+" + strconv.Itoa(len(all)-shownGuards)
 }

@@ -1,0 +1,114 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/kubectl/cli"
+)
+
+// carrier is how the kubeconfig of a term carries its token.
+type carrier string
+
+const (
+	// carrierAuto is the first of the others that the caller has the right to.
+	carrierAuto carrier = "auto"
+	// carrierRequest: every request impersonates the caller's own user, with the token as an extra.
+	carrierRequest carrier = "request"
+	// carrierNone: the kubeconfig stays as it is, and the command presents FENCEDLEASE_TOKEN itself.
+	carrierNone carrier = "none"
+)
+
+// carriers are what --carrier takes.
+func carriers() []string {
+	return []string{string(carrierAuto), string(carrierRequest), string(carrierNone)}
+}
+
+// probeToken is sent to find out whether a token may be carried. It is dry: the request writes nothing.
+const probeToken = "1"
+
+// chooseCarrier returns the carrier of the term's kubeconfig. It is chosen before the lease is acquired, so that a missing right
+// holds nothing up. A right that is bound to certain tokens is found missing here and is of no use, as tokens change.
+func (o *Options) chooseCarrier(ctx context.Context) (carrier, error) {
+	wanted := carrier(o.Carrier)
+	if wanted == carrierNone {
+		return carrierNone, nil
+	}
+	identity, err := o.ownIdentity(ctx)
+	if err != nil {
+		return "", err
+	}
+	probe := rest.CopyConfig(o.config)
+	probe.Impersonate = carrying(identity, o.Name, probeToken)
+	c, err := cli.NewClient(probe)
+	if err != nil {
+		return "", err
+	}
+	_, err = cli.WhoAmI(ctx, c)
+	switch {
+	case err == nil:
+		return carrierRequest, nil
+	case !apierrors.IsForbidden(err):
+		return "", err
+	case wanted == carrierRequest:
+		return "", fmt.Errorf("carry the token of FencedLease %s with requests: %w: the roles that are needed are printed by: kubectl fencedlease rbac %s; "+
+			"or use --carrier=none and let the command present %s itself", o.Name, errors.Unwrap(err), o.Name, cli.EnvToken)
+	default:
+		o.Say("Warning: you may not carry tokens with requests, so KUBECONFIG carries none and the command must present %s itself. "+
+			"The roles that are needed are printed by: kubectl fencedlease rbac %s", cli.EnvToken, o.Name)
+		return carrierNone, nil
+	}
+}
+
+const (
+	serviceAccountPrefix = "system:serviceaccount:"
+	groupAuthenticated   = "system:authenticated"
+)
+
+// ownIdentity returns whom requests are to impersonate: the user whom the configuration impersonates already, or the caller as
+// the API server knows him.
+func (o *Options) ownIdentity(ctx context.Context) (rest.ImpersonationConfig, error) {
+	if o.config.Impersonate.UserName != "" {
+		return o.config.Impersonate, nil
+	}
+	c, err := o.Client()
+	if err != nil {
+		return rest.ImpersonationConfig{}, err
+	}
+	user, err := cli.WhoAmI(ctx, c)
+	if err != nil {
+		return rest.ImpersonationConfig{}, err
+	}
+	return identityOf(user), nil
+}
+
+// identityOf is the user without what needs no right of its own: a service account has its groups by its name.
+func identityOf(user authenticationv1.UserInfo) rest.ImpersonationConfig {
+	identity := rest.ImpersonationConfig{UserName: user.Username}
+	if !strings.HasPrefix(user.Username, serviceAccountPrefix) {
+		identity.Groups = slices.DeleteFunc(slices.Clone(user.Groups), func(g string) bool { return g == groupAuthenticated })
+	}
+	return identity
+}
+
+// carrying adds the token of a lease to an identity.
+func carrying(identity rest.ImpersonationConfig, lease, token string) rest.ImpersonationConfig {
+	identity.Extra = maps.Clone(identity.Extra)
+	if identity.Extra == nil {
+		identity.Extra = map[string][]string{}
+	}
+	identity.Extra[v1alpha1.TokenKey(lease)] = []string{token}
+	return identity
+}
