@@ -66,7 +66,8 @@ func Cause(err error) (Refusal, bool) {
 	if ended, ok := err.(*EndedError); ok { //nolint:errorlint // one step of a walk
 		return Refusal{Type: TermEnded, Lease: ended.Lease, Message: ended.Error()}, true
 	}
-	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // one step of a walk: the first status hides no other
+	// Of this error only: the first status hides no other.
+	if status, ok := err.(apierrors.APIStatus); ok {
 		if refusal, ok := refusalOf(status.Status()); ok {
 			return refusal, true
 		}

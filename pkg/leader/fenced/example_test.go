@@ -38,7 +38,7 @@ func ExampleWrap() {
 	// What stands for the API server here prints the token that a request carries.
 	server := transportFunc(func(req *http.Request) (*http.Response, error) {
 		fmt.Fprintln(os.Stdout, req.Method, req.Header["Impersonate-Extra-Token.fencedlease.io%2freport-Writer"])
-		return answer(http.StatusOK, `{"kind":"Report","apiVersion":"example.com/v1","metadata":{"name":"weekly"}}`)()
+		return reply{code: http.StatusOK, body: `{"kind":"Report","apiVersion":"example.com/v1","metadata":{"name":"weekly"}}`}.response(), nil
 	})
 	config := &rest.Config{Host: "https://kubernetes.default.svc", Transport: server}
 	term := &held{}
@@ -56,7 +56,7 @@ func ExampleWrap() {
 		return err
 	}
 
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // an example has no test
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	fmt.Fprintln(os.Stdout, publish(ctx))
 

@@ -67,7 +67,7 @@ func (e *EndedError) Error() string {
 func (e *EndedError) Unwrap() error { return e.reason }
 
 // Is makes the error an ErrTermEnded.
-func (e *EndedError) Is(target error) bool { return target == ErrTermEnded } //nolint:errorlint // this is what errors.Is calls
+func (e *EndedError) Is(target error) bool { return target == ErrTermEnded }
 
 // Status is that of a refusal by the webhook, so that nothing repeats the write as it would after a conflict.
 func (e *EndedError) Status() metav1.Status {

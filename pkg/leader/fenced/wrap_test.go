@@ -26,19 +26,42 @@ import (
 type script struct {
 	mu       sync.Mutex
 	requests []*http.Request
-	answers  []func() (*http.Response, error)
+	answers  []reply
 }
 
 func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, req)
-	if len(s.answers) == 0 {
-		return answer(http.StatusOK, "{}")()
+	next := reply{code: http.StatusOK, body: "{}"}
+	if len(s.answers) > 0 {
+		next, s.answers = s.answers[0], s.answers[1:]
 	}
-	next := s.answers[0]
-	s.answers = s.answers[1:]
-	return next()
+	if next.first != nil {
+		next.first()
+	}
+	if next.err != nil {
+		return nil, next.err
+	}
+	return next.response(), nil
+}
+
+// reply is an answer, or an error in place of one.
+type reply struct {
+	code  int
+	body  string
+	again bool
+	err   error
+	// first is called before the answer arrives.
+	first func()
+}
+
+func (r reply) response() *http.Response {
+	header := http.Header{"Content-Type": {"application/json"}}
+	if r.again {
+		header.Set("Retry-After", "0")
+	}
+	return &http.Response{StatusCode: r.code, Header: header, Body: io.NopCloser(strings.NewReader(r.body))}
 }
 
 func (s *script) sent() []string {
@@ -70,16 +93,6 @@ func (s *script) sent() []string {
 	return lines
 }
 
-func answer(code int, body string, headers ...string) func() (*http.Response, error) {
-	return func() (*http.Response, error) {
-		header := http.Header{"Content-Type": {"application/json"}}
-		for i := 0; i+1 < len(headers); i += 2 {
-			header.Set(headers[i], headers[i+1])
-		}
-		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(body))}, nil
-	}
-}
-
 const whoami = `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"alice",` +
 	`"groups":["writers","system:authenticated"],"extra":{"scopes":["x"]}}}}`
 
@@ -106,7 +119,7 @@ func TestWrapImpersonatesTheCaller(t *testing.T) {
 	for name, test := range map[string]struct {
 		impersonate rest.ImpersonationConfig
 		wrap        func(*rest.Config) *rest.Config
-		answers     []func() (*http.Response, error)
+		answers     []reply
 		methods     []string
 		want        []string
 	}{
@@ -117,7 +130,7 @@ func TestWrapImpersonatesTheCaller(t *testing.T) {
 		},
 		"writes ask once who the caller is": {
 			wrap:    func(c *rest.Config) *rest.Config { return fenced.Wrap(c, one) },
-			answers: []func() (*http.Response, error){answer(http.StatusCreated, whoami)},
+			answers: []reply{{code: http.StatusCreated, body: whoami}},
 			methods: []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, "ODD"},
 			want: []string{
 				review, "POST /things User=alice Group=writers token.fencedlease.io%2fone=5.aaaaaaaa",
@@ -128,9 +141,8 @@ func TestWrapImpersonatesTheCaller(t *testing.T) {
 			},
 		},
 		"a service account is impersonated by its name alone": {
-			wrap: func(c *rest.Config) *rest.Config { return fenced.Wrap(c, one) },
-			answers: []func() (*http.Response, error){answer(http.StatusCreated,
-				`{"status":{"userInfo":{"username":"system:serviceaccount:reports:worker","uid":"1","groups":["system:serviceaccounts","system:authenticated"]}}}`)},
+			wrap:    func(c *rest.Config) *rest.Config { return fenced.Wrap(c, one) },
+			answers: []reply{{code: http.StatusCreated, body: `{"status":{"userInfo":{"username":"system:serviceaccount:reports:worker","uid":"1","groups":["system:serviceaccounts","system:authenticated"]}}}`}},
 			methods: []string{http.MethodPost},
 			want:    []string{review, "POST /things User=system:serviceaccount:reports:worker token.fencedlease.io%2fone=5.aaaaaaaa"},
 		},
@@ -156,7 +168,7 @@ func TestWrapImpersonatesTheCaller(t *testing.T) {
 		},
 		"two leases are carried together": {
 			wrap:    func(c *rest.Config) *rest.Config { return fenced.Wrap(fenced.Wrap(c, one), two) },
-			answers: []func() (*http.Response, error){answer(http.StatusOK, "{}"), answer(http.StatusCreated, whoami)},
+			answers: []reply{{code: http.StatusOK, body: "{}"}, {code: http.StatusCreated, body: whoami}},
 			methods: []string{http.MethodGet, http.MethodPost},
 			want: []string{
 				"GET /things", review,
@@ -197,11 +209,11 @@ func TestWrapRefusesASecondTokenOfOneLease(t *testing.T) {
 }
 
 func TestWrapAsksAgainAfterAFailure(t *testing.T) {
-	s := &script{answers: []func() (*http.Response, error){
-		func() (*http.Response, error) { return nil, errors.New("network down") },
-		answer(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no right"}`),
-		answer(http.StatusCreated, `{"status":{"userInfo":{}}}`),
-		answer(http.StatusCreated, whoami),
+	s := &script{answers: []reply{
+		{err: errors.New("network down")},
+		{code: http.StatusForbidden, body: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no right"}`},
+		{code: http.StatusCreated, body: `{"status":{"userInfo":{}}}`},
+		{code: http.StatusCreated, body: whoami},
 	}}
 	wrapped := fenced.Wrap(&rest.Config{Host: "https://api.invalid", Transport: s}, newTerm(t, "one", "5.aaaaaaaa"))
 	for _, want := range []string{"network down", "no right", "names no user", ""} {
@@ -223,13 +235,10 @@ func TestWrapAsksAgainAfterAFailure(t *testing.T) {
 
 func TestWrapSendsNothingAfterTheEnd(t *testing.T) {
 	p := newTerm(t, "one", "5.aaaaaaaa")
-	s := &script{answers: []func() (*http.Response, error){
-		answer(http.StatusCreated, whoami),
-		func() (*http.Response, error) {
-			// The term ends while the client waits to send the write once more.
-			p.end()
-			return answer(http.StatusTooManyRequests, "{}", "Retry-After", "0")()
-		},
+	s := &script{answers: []reply{
+		{code: http.StatusCreated, body: whoami},
+		// The term ends while the client waits to send the write once more.
+		{code: http.StatusTooManyRequests, body: "{}", again: true, first: p.end},
 	}}
 	c, err := kubernetes.NewForConfig(fenced.Wrap(&rest.Config{Host: "https://api.invalid", Transport: s}, p))
 	if err != nil {
@@ -278,7 +287,7 @@ func TestWrapLeavesOtherAnswersAsTheyAre(t *testing.T) {
 		"very long": long, "empty": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{answers: []func() (*http.Response, error){answer(http.StatusForbidden, body)}}
+			s := &script{answers: []reply{{code: http.StatusForbidden, body: body}}}
 			c, err := rest.HTTPClientFor(fenced.Wrap(&rest.Config{Host: "https://api.invalid", Transport: s}, newTerm(t, "one", "5.aaaaaaaa"), user))
 			if err != nil {
 				t.Fatal(err)
