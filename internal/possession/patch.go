@@ -36,6 +36,8 @@ type PatchStatus struct {
 	RenewTime      *metav1.MicroTime  `json:"renewTime,omitempty"`
 	Handover       *v1alpha1.Handover `json:"handover,omitempty"`
 	Seal           *v1alpha1.Seal     `json:"seal,omitempty"`
+	// Credentials replaces all that there are.
+	Credentials []v1alpha1.Credential `json:"credentials,omitempty"`
 }
 
 // Encode returns the body of the patch.

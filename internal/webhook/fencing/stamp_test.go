@@ -210,10 +210,10 @@ func TestStampingIsTotal(t *testing.T) {
 			world: listed(), ask: ask{subresource: "status", old: report(stale), new: report(stale), extra: using(credentialOfB)}, result: stampNotNeeded,
 		},
 		"scale, which no registration asks for here": {
-			world: listed(), ask: ask{subresource: "scale", old: report(""), new: report(""), extra: using(credentialOfB)}, result: stampNotNeeded,
+			world: listed(), ask: ask{subresource: "scale", old: report(""), new: report(""), extra: using(otherToken)}, result: stampNotNeeded,
 		},
 		"delete, which no registration asks for here": {
-			world: listed(), ask: ask{operation: "DELETE", old: report(stale), extra: using(credentialOfB)}, result: stampNotNeeded,
+			world: listed(), ask: ask{operation: "DELETE", old: report(stale), extra: using(otherToken)}, result: stampNotNeeded,
 		},
 		"connect, which no registration asks for here": {
 			world: listed(), ask: ask{operation: "CONNECT", extra: using(credentialOfB)}, result: stampNotNeeded,
@@ -235,8 +235,9 @@ func TestStampingIsTotal(t *testing.T) {
 			if tt.world.reads != tt.reads {
 				t.Errorf("want %d linearizable reads, got %d", tt.reads, tt.world.reads)
 			}
-			if _, result, _ := handlerOf(tt.world).stamps(t.Context(), decoded(t, tt.ask)); result != tt.result {
-				t.Errorf("result %q, want %q", result, tt.result)
+			_, result, err := handlerOf(tt.world).stamps(t.Context(), decoded(t, tt.ask))
+			if result != tt.result || (err != nil) != (tt.result == stampFailed) {
+				t.Errorf("result %q (%v), want %q", result, err, tt.result)
 			}
 		})
 	}
