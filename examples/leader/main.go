@@ -1,0 +1,88 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command leader writes a report every second while it leads. Start it twice and stop one of the two (Ctrl-Z) for longer than
+// the lease's duration: the other leads, and when the first goes on (fg), its write is refused.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/fencedlease/fencedlease/pkg/leader"
+)
+
+var reports = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reports"}
+
+func main() {
+	name := flag.String("report", "daily", "the report to write")
+	pause := flag.Duration("every", time.Second, "how long to wait between two writes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, ctrl.GetConfigOrDie(), *name, *pause); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, config *rest.Config, name string, pause time.Duration) error {
+	elector, err := leader.New(leader.Options{
+		Config: config, Namespace: "reports", Name: "report-writer",
+		OnWaiting: func(reason error) { log.Print(reason) },
+	})
+	if err != nil {
+		return err
+	}
+	return elector.Run(ctx, func(ctx context.Context, term *leader.Term) error {
+		log.Printf("leading under %s", term.Token())
+		// Everything that is written with this client carries the token of this term, and of no other.
+		client, err := dynamic.NewForConfig(term.Wrap(config))
+		if err != nil {
+			return err
+		}
+		for n := 1; ; n++ {
+			text := fmt.Sprintf("result %d of %s", n, elector.Identity())
+			switch err := write(ctx, client.Resource(reports).Namespace("reports"), name, text); {
+			case leader.IsFenced(err):
+				// The term is over. Nothing is to be undone: the write was not applied.
+				log.Printf("refused: %v", err)
+				return nil
+			case ctx.Err() != nil:
+				return nil
+			case err != nil:
+				log.Printf("not written, will try again: %v", err)
+			default:
+				log.Printf("wrote %q", text)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(pause):
+			}
+		}
+	})
+}
+
+// write applies the report. Server-side apply creates what is missing, so that there is one way to write.
+func write(ctx context.Context, client dynamic.ResourceInterface, name, text string) error {
+	report := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Report",
+		"metadata": map[string]any{"name": name},
+		"spec":     map[string]any{"value": text},
+	}}
+	_, err := client.Apply(ctx, name, report, metav1.ApplyOptions{FieldManager: "report-writer", Force: true})
+	return err
+}
