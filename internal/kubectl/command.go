@@ -40,11 +40,13 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 			"128 and the number of a signal that ended the command. run ends with the exit code of its command.\n\n" +
 			"Data goes to standard output, messages go to standard error. --token is the fencing token: a bearer token for the API\n" +
 			"server belongs into the kubeconfig.",
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fencedlease"},
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		DisableAutoGenTag: true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Annotations:                map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fencedlease"},
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 2,
+		SilenceUsage:               true,
+		DisableAutoGenTag:          true,
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])
@@ -89,7 +91,7 @@ func newVersionCommand(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the plugin",
-		Args:  cobra.NoArgs,
+		Args:  cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(f.Out, "kubectl-fencedlease", version.Long())
 			return err

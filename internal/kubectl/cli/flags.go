@@ -56,12 +56,21 @@ func OneOf(flag, value string, choices ...string) error {
 	if slices.Contains(choices, value) {
 		return nil
 	}
-	return Usagef("%s=%s is unknown: give one of %s", flag, value, strings.Join(choices, ", "))
+	named := slices.DeleteFunc(slices.Clone(choices), func(choice string) bool { return choice == "" })
+	return Usagef("%s=%s is unknown: give one of %s", flag, value, strings.Join(named, ", "))
 }
 
 // Complete lets the shell complete a flag by the choices. A flag that does not exist has nothing to complete.
 func Complete(cmd *cobra.Command, flag string, choices ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// NoArgs refuses arguments.
+func NoArgs(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return Usagef("the argument %q is not expected: leave it out", args[0])
 }
 
 // OneName returns the only argument.

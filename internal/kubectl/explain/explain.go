@@ -135,6 +135,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	switch {
+	case len(o.Args) == 0 && !target.HasFiles(o.Files):
+		return cli.Usagef("the object is missing: give it as TYPE/NAME, or as a file with -f")
 	case o.Patch != "" && o.Verb != string(send.Patch) && o.Verb != verbStatus:
 		return cli.Usagef("--patch goes with the verbs patch and status: leave it out for %s", o.Verb)
 	case o.Replicas != noReplicas && o.Verb != verbScale:

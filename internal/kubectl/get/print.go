@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/liggitt/tabwriter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -36,12 +37,15 @@ const shownGuards = 2
 type printer struct {
 	options  *Options
 	delegate printers.ResourcePrinter
+	// columns aligns the rows of tables, also with those of earlier calls.
+	columns *tabwriter.Writer
 }
 
 func newPrinter(o *Options) *printer {
 	p := &printer{options: o}
 	switch o.Output {
 	case "", outputWide:
+		p.columns = printers.GetNewTabWriter(o.Out)
 		p.delegate = printers.NewTablePrinter(printers.PrintOptions{
 			NoHeaders: o.NoHeaders, WithNamespace: o.AllNamespaces, Wide: o.Output == outputWide,
 		})
@@ -74,10 +78,20 @@ func (p *printer) print(list *v1alpha1.FencedLeaseList, single bool) error {
 		}
 		objects = append(objects, list)
 	}
+	out := p.options.Out
+	if p.columns != nil {
+		out = p.columns
+	}
 	for _, o := range objects {
-		if err := p.delegate.PrintObj(o, p.options.Out); err != nil {
+		if err := p.delegate.PrintObj(o, out); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
+	}
+	if p.columns == nil {
+		return nil
+	}
+	if err := p.columns.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
 	}
 	return nil
 }

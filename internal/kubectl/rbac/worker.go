@@ -64,6 +64,9 @@ func (w worker) documents() []document {
 		namespace: lease.Namespace, name: lease.Name + "-" + w.serviceAccount,
 		rules: append(w.leaseRules(), w.guardedRules(false)...),
 	}
+	if w.elector == electorNone {
+		own.comment = "To write what FencedLease " + lease.Name + " guards in its namespace, with tokens that the worker is handed."
+	}
 	wide := document{
 		comment: "To write guarded objects of other namespaces, and cluster-scoped ones.",
 		name:    "fencedlease-guarded-" + lease.Namespace + "-" + own.name, rules: w.guardedRules(true),

@@ -112,8 +112,10 @@ func (o *Options) Validate() error {
 		return cli.Usagef("the command is missing: give it after --, as in: kubectl fencedlease run %s -- ./publish.sh", o.Name)
 	case len(o.Identity) > possession.MaxIdentityLength:
 		return cli.Usagef("--identity has %d characters, at most %d are allowed: give a shorter one", len(o.Identity), possession.MaxIdentityLength)
-	case o.Timeout < 0 || o.Grace < 0:
-		return cli.Usagef("--timeout=%s and --grace-period=%s must not be negative", o.Timeout, o.Grace)
+	case o.Timeout < 0:
+		return cli.Usagef("--timeout=%s is negative: give how long to wait at most", o.Timeout)
+	case o.Grace < 0:
+		return cli.Usagef("--grace-period=%s is negative: give how long processes may take to end", o.Grace)
 	case o.Timeout > 0 && !o.Wait:
 		return cli.Usagef("--timeout bounds --wait: leave --wait=false or --timeout out")
 	default:

@@ -33,7 +33,7 @@ func NewApplyCommand(f *cli.Factory) *cobra.Command {
 		Example: "  kubectl fencedlease apply -f report.yaml --token=48215.k3v9x2ab\n\n" +
 			"  # An object that two leases guard\n" +
 			"  kubectl fencedlease apply -f report.yaml --token=report-writer=48215.k3v9x2ab --token=auditor=48190.a1b2c3d4",
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: o.run(o),
 	}
 	target.AddFileFlags(cmd.Flags(), &o.Files, "The files with the objects to apply; - is standard input.")
