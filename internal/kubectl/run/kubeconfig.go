@@ -19,29 +19,47 @@ import (
 const nameInKubeconfig = "fencedlease"
 
 // writeKubeconfig writes the kubeconfig of a term into a folder that only the caller can read, and returns its path; it is
-// empty if the command keeps the kubeconfig of the caller.
-func (o *Options) writeKubeconfig(ctx context.Context, dir string, term *leader.Term) (string, error) {
+// empty if the command keeps the kubeconfig of the caller. Release is called when the command has gone.
+func (o *Options) writeKubeconfig(ctx context.Context, dir string, term *leader.Term) (path string, release func(), err error) {
+	release = func() {}
 	if o.carrier == carrierNone {
-		return "", nil
-	}
-	identity, err := o.ownIdentity(ctx)
-	if err != nil {
-		return "", err
+		return "", release, nil
 	}
 	namespace, err := o.Namespace()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	config := kubeconfigOf(o.config, namespace)
-	impersonate(config.AuthInfos[nameInKubeconfig], carrying(identity, o.Name, term.Token().String()))
 	if raw, err := o.Flags.ToRawKubeConfigLoader().RawConfig(); err == nil {
 		config.Clusters[nameInKubeconfig].ProxyURL = proxyOf(raw, *o.Flags.Context, *o.Flags.ClusterName, *o.Flags.ProxyURL)
 	}
-	path := filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return "", fmt.Errorf("write the kubeconfig of the term: %w", err)
+	if o.carrier == carrierCredential {
+		file := filepath.Join(dir, "token")
+		credential, err := term.Credential(ctx, leader.CredentialOptions{
+			Config: o.config, ServiceAccount: o.account, TokenFile: file, Clock: o.Clock,
+		})
+		if err != nil {
+			return "", nil, err
+		}
+		release = func() {
+			if err := credential.Close(); err != nil {
+				o.Say("Warning: %v", err)
+			}
+		}
+		config.AuthInfos[nameInKubeconfig] = &clientcmdapi.AuthInfo{TokenFile: file}
+	} else {
+		identity, err := o.ownIdentity(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		impersonate(config.AuthInfos[nameInKubeconfig], carrying(identity, o.Name, term.Token().String()))
 	}
-	return path, nil
+	path = filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		release()
+		return "", nil, fmt.Errorf("write the kubeconfig of the term: %w", err)
+	}
+	return path, release, nil
 }
 
 // kubeconfigOf says the same as a configuration. What a configuration has from files stays in them.

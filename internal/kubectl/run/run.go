@@ -36,11 +36,14 @@ type Options struct {
 	Timeout  time.Duration
 	Carrier  string
 	Grace    time.Duration
+	// ServiceAccount is whose tokens are requested, if not the caller's own.
+	ServiceAccount string
 
 	command []string
 	config  *rest.Config
 	lease   *v1alpha1.FencedLease
 	carrier carrier
+	account types.NamespacedName
 }
 
 // NewCommand returns the command run.
@@ -51,10 +54,11 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short: "Hold a FencedLease around a command",
 		Long: "Hold a FencedLease around a command.\n\n" +
 			"The command runs once the lease is acquired. It finds its term in the environment:\n" +
-			"  KUBECONFIG               a kubeconfig whose every request carries the token of the term\n" +
+			"  KUBECONFIG               a kubeconfig whose every request carries the token of the term, by --carrier\n" +
 			"  FENCEDLEASE_TOKEN        the token, GENERATION.TERM\n" +
 			"  FENCEDLEASE_GENERATION, FENCEDLEASE_TERM, FENCEDLEASE_HOLDER, FENCEDLEASE_NAMESPACE, FENCEDLEASE_NAME\n\n" +
-			"kubectl, and any client that reads KUBECONFIG, is fenced without a change: once the term has ended its writes are refused.\n\n" +
+			"By --carrier=credential it has a service-account token that was requested for the term; by request it impersonates you with the\n" +
+			"token as an extra. kubectl, and any client that reads KUBECONFIG, is fenced without a change: once the term has ended its writes are refused.\n\n" +
 			"The command is a process group of its own and gets every signal. If the lease is lost, or cannot be renewed until two thirds of\n" +
 			"its duration have passed, the group gets SIGTERM, and SIGKILL in time to be gone before anybody else may acquire the lease.\n" +
 			"Otherwise the lease is released as soon as the command has ended; what it leaves behind in its group is ended first.\n\n" +
@@ -82,6 +86,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Wait, "wait", true, "Wait while another holds the lease.")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "How long to wait at most. 0 waits until interrupted.")
 	cmd.Flags().StringVar(&o.Carrier, "carrier", string(carrierAuto), "How KUBECONFIG carries the token: credential, request, none, or auto for the first of them that you have the right to.")
+	cmd.Flags().StringVar(&o.ServiceAccount, "serviceaccount", "", "The service account whose tokens are requested with --carrier=credential: NAME in the lease's namespace, or NAMESPACE:NAME. Defaults to your own.")
 	cmd.Flags().DurationVar(&o.Grace, "grace-period", defaultGrace, "How long what the command leaves behind in its group may take to end after SIGTERM.")
 	cli.Complete(cmd, "carrier", carriers()...)
 	return cmd
@@ -114,6 +119,8 @@ func (o *Options) Validate() error {
 		return cli.Usagef("--identity has %d characters, at most %d are allowed: give a shorter one", len(o.Identity), possession.MaxIdentityLength)
 	case o.Timeout < 0:
 		return cli.Usagef("--timeout=%s is negative: give how long to wait at most", o.Timeout)
+	case o.ServiceAccount != "" && o.Carrier != string(carrierAuto) && o.Carrier != string(carrierCredential):
+		return cli.Usagef("--serviceaccount goes with --carrier=credential: leave one of them out")
 	case o.Grace < 0:
 		return cli.Usagef("--grace-period=%s is negative: give how long processes may take to end", o.Grace)
 	case o.Timeout > 0 && !o.Wait:

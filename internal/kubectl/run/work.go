@@ -123,12 +123,16 @@ func (o *Options) environment(ctx context.Context, term *leader.Term) ([]string,
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a folder for the kubeconfig of the term: %w", err)
 	}
-	cleanup := func() { _ = os.RemoveAll(dir) }
+	remove := func() { _ = os.RemoveAll(dir) }
 	variables := termVariables(term.Info())
-	kubeconfig, err := o.writeKubeconfig(ctx, dir, term)
+	kubeconfig, release, err := o.writeKubeconfig(ctx, dir, term)
 	if err != nil {
-		cleanup()
+		remove()
 		return nil, nil, err
+	}
+	cleanup := func() {
+		release()
+		remove()
 	}
 	if kubeconfig != "" {
 		variables["KUBECONFIG"] = kubeconfig
