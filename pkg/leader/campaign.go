@@ -39,7 +39,7 @@ func (r *run) campaign(ctx context.Context) (*Term, context.Context, error) {
 	failures, races := 0, 0
 	for ctx.Err() == nil {
 		seen, changed := r.view.look()
-		next := r.options.decide(seen, attempts, r.mine, r.options.Clock.Now())
+		next := r.options.decide(seen, attempts, r.mine, r.began, r.options.Clock.Now())
 		r.report(ctx, seen, next.reason)
 		var err error
 		switch next.action {
@@ -52,6 +52,8 @@ func (r *run) campaign(ctx context.Context) (*Term, context.Context, error) {
 			info.ResourceVersion = seen.lease.ResourceVersion
 			term, work := r.won(ctx, info, next.attempt.sent, next)
 			return term, work, nil
+		case doRead:
+			err = r.read(ctx, fallbackRequest)
 		case doCreate:
 			err = r.create(ctx, seen)
 		case doAcquire:

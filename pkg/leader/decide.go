@@ -20,6 +20,9 @@ const (
 	// Followers of a silent holder act within a tenth of the lease's duration after it, and within a second.
 	expirySpread    = time.Second
 	expirySpreadPer = 10
+
+	// unseenLimit is how long a candidate waits for its watch to show anything, before it reads the lease itself.
+	unseenLimit = 5 * time.Second
 )
 
 // action is what a follower does next.
@@ -30,6 +33,7 @@ const (
 	doCreate
 	doAcquire
 	doAdopt
+	doRead
 )
 
 // step is a follower's decision on an observation.
@@ -55,12 +59,14 @@ type attempt struct {
 }
 
 // decide says what a follower does about what it sees. Attempts are its own acquisitions of this campaign by term id; mine is
-// the id of its own last term, whose work has returned.
-func (o *Options) decide(seen observation, attempts map[string]attempt, mine string, now time.Time) step {
+// the id of its own last term, whose work has returned. The elector began to watch at began.
+func (o *Options) decide(seen observation, attempts map[string]attempt, mine string, began, now time.Time) step {
 	lease := fmt.Sprintf("%s/%s", o.Namespace, o.Name)
 	switch {
+	case !seen.known && now.Sub(began) >= unseenLimit:
+		return step{action: doRead}
 	case !seen.known:
-		return step{reason: seen.problem}
+		return step{reason: seen.problem, at: began.Add(unseenLimit)}
 	case seen.lease == nil && o.CreateWith != nil:
 		return step{action: doCreate}
 	case seen.lease == nil:

@@ -70,6 +70,8 @@ func (e *Elector) Identity() string { return e.options.Identity }
 type run struct {
 	*Elector
 	view *view
+	// began is when Run began. It has a monotonic reading.
+	began time.Time
 	// mine is the id of the last term, whose work has returned, or empty.
 	mine string
 	// told is what OnWaiting was last told.
@@ -87,7 +89,7 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, term *
 		return ErrWorkRunning
 	}
 	defer e.running.Store(false)
-	r := &run{Elector: e, view: newView(e.options.Clock)}
+	r := &run{Elector: e, view: newView(e.options.Clock), began: e.options.Clock.Now()}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watched := make(chan struct{})
 	go func() {

@@ -34,8 +34,8 @@ type script struct {
 	requests map[string]int
 	// sent has when each client last sent a write that was accepted.
 	accepted map[string]time.Time
-	// partitioned clients get no answers, and their requests do not arrive.
-	partitioned map[string]bool
+	// partitioned clients get no answers, and their requests do not arrive: they break when the channel is closed.
+	partitioned map[string]chan struct{}
 	// delay is how long a request takes to arrive, and as long its answer back.
 	delay map[string]time.Duration
 	// answer, if set, answers a request instead of the server.
@@ -46,7 +46,7 @@ type script struct {
 
 func newScript(mutations ...func(*v1alpha1.FencedLease)) *script {
 	s := &script{
-		watchers: map[*watcher]bool{}, requests: map[string]int{}, partitioned: map[string]bool{},
+		watchers: map[*watcher]bool{}, requests: map[string]int{}, partitioned: map[string]chan struct{}{},
 		delay: map[string]time.Duration{}, accepted: map[string]time.Time{}, revision: 100,
 	}
 	s.lease = freeLease(mutations...)
@@ -103,9 +103,8 @@ func (s *script) serve(client string, r *http.Request) (*http.Response, error) {
 	if err := travel(r.Context(), delay); err != nil {
 		return nil, err
 	}
-	if s.cut(client) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+	if err := s.hang(client, r); err != nil {
+		return nil, err
 	}
 	var response *http.Response
 	var err error
@@ -124,25 +123,38 @@ func (s *script) serve(client string, r *http.Request) (*http.Response, error) {
 	if err := travel(r.Context(), delay); err != nil {
 		return nil, err
 	}
-	if s.cut(client) && kind != "WATCH" {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+	if kind != "WATCH" {
+		err = s.hang(client, r)
 	}
-	return response, nil
+	return response, err
 }
 
-func (s *script) cut(client string) bool {
+// hang keeps what a partitioned client sends or gets, until the partition ends and its connections break.
+func (s *script) hang(client string, r *http.Request) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.partitioned[client]
+	healed := s.partitioned[client]
+	s.mu.Unlock()
+	if healed == nil {
+		return nil
+	}
+	select {
+	case <-healed:
+		return errNoConnection
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
 }
 
 // partition cuts a client off, or connects it again.
 func (s *script) partition(client string, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.partitioned[client] = is
-	if !is {
+	switch healed := s.partitioned[client]; {
+	case is && healed == nil:
+		s.partitioned[client] = make(chan struct{})
+	case !is && healed != nil:
+		close(healed)
+		delete(s.partitioned, client)
 		for w := range s.watchers {
 			if w.client == client {
 				w.end() // what it has missed, it must ask for
@@ -227,7 +239,7 @@ func (s *script) store(lease *v1alpha1.FencedLease) {
 		s.lease = lease
 	}
 	for w := range s.watchers {
-		if !s.partitioned[w.client] {
+		if s.partitioned[w.client] == nil {
 			w.send(kind, lease, s.delay[w.client])
 		}
 	}

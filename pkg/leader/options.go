@@ -18,8 +18,13 @@ import (
 	"github.com/fencedlease/fencedlease/internal/possession"
 )
 
-// defaultReleaseTimeout leaves ten of the thirty seconds that a pod has to end.
-const defaultReleaseTimeout = 20 * time.Second
+const (
+	// defaultReleaseTimeout leaves ten of the thirty seconds that a pod has to end.
+	defaultReleaseTimeout = 20 * time.Second
+
+	// minDuration is the shortest RenewDeadline and RetryPeriod. No API server answers much faster.
+	minDuration = 10 * time.Millisecond
+)
 
 // Options are the choices of an Elector. Config, Namespace and Name are required.
 type Options struct {
@@ -40,9 +45,9 @@ type Options struct {
 	// means two thirds of the lease's duration.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is how long a holder waits between two renewals. It must be shorter than the renew deadline. A request
-	// may take half of what is left of the renew deadline after it, so that one lost answer does not cost the lead. Zero
-	// means a fifth of the renew deadline.
+	// RetryPeriod is how long a holder waits between two renewals. It must be at most half of the renew deadline. A
+	// request may take half of what is left of the renew deadline after it, so that one lost answer does not cost the
+	// lead. Zero means a fifth of the renew deadline.
 	RetryPeriod time.Duration
 
 	// ReleaseTimeout is how long Run waits for the work to return after its own context has ended, before it releases the
@@ -89,10 +94,10 @@ func (o *Options) complete() error {
 		return fmt.Errorf("make an elector: the name of FencedLease %s/%s has %d characters, at most %d are allowed", o.Namespace, o.Name, len(o.Name), v1alpha1.MaxNameLength)
 	case len(o.Identity) > possession.MaxIdentityLength:
 		return fmt.Errorf("make an elector on FencedLease %s/%s: the identity has %d characters, at most %d are allowed", o.Namespace, o.Name, len(o.Identity), possession.MaxIdentityLength)
-	case o.RenewDeadline < 0 || o.RetryPeriod < 0:
-		return fmt.Errorf("make an elector on FencedLease %s/%s: RenewDeadline %s and RetryPeriod %s must not be negative", o.Namespace, o.Name, o.RenewDeadline, o.RetryPeriod)
-	case o.RenewDeadline > 0 && o.RetryPeriod >= o.RenewDeadline:
-		return fmt.Errorf("make an elector on FencedLease %s/%s: RetryPeriod %s must be shorter than RenewDeadline %s", o.Namespace, o.Name, o.RetryPeriod, o.RenewDeadline)
+	case o.RenewDeadline != 0 && o.RenewDeadline < minDuration || o.RetryPeriod != 0 && o.RetryPeriod < minDuration:
+		return fmt.Errorf("make an elector on FencedLease %s/%s: RenewDeadline %s and RetryPeriod %s must each be zero or at least %s", o.Namespace, o.Name, o.RenewDeadline, o.RetryPeriod, minDuration)
+	case o.RenewDeadline > 0 && o.RetryPeriod > o.RenewDeadline/2:
+		return fmt.Errorf("make an elector on FencedLease %s/%s: RetryPeriod %s must be at most half of RenewDeadline %s", o.Namespace, o.Name, o.RetryPeriod, o.RenewDeadline)
 	}
 	if o.Identity == "" {
 		host, err := os.Hostname()
@@ -149,7 +154,7 @@ func (o *Options) timing(leaseDurationSeconds int32) (timing, error) {
 	case t.deadline >= t.lease:
 		return timing{}, fmt.Errorf("%w: spec.leaseDurationSeconds is %d and the elector's renew deadline %s: raise the first or lower Options.RenewDeadline",
 			ErrLeaseTooShort, leaseDurationSeconds, t.deadline)
-	case t.retry >= t.deadline:
+	case t.retry > t.deadline/2:
 		return timing{}, fmt.Errorf("%w: spec.leaseDurationSeconds is %d, which leaves a renew deadline of %s, and the elector's retry period is %s: raise the first or lower Options.RetryPeriod",
 			ErrLeaseTooShort, leaseDurationSeconds, t.deadline, t.retry)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/possession"
@@ -26,6 +27,9 @@ const (
 	watchRetry      = 200 * time.Millisecond
 	watchRetryCap   = 8 * time.Second
 	watchRetryReset = time.Minute
+
+	// watchBegin is how long the API server may take to begin a watch. Some proxies hold it back until the first event.
+	watchBegin = time.Minute
 )
 
 func watchBackoff() wait.Backoff {
@@ -36,7 +40,7 @@ func watchBackoff() wait.Backoff {
 func (r *run) watch(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	backoff := watchBackoff()
-	reflector := cache.NewReflectorWithOptions(&source{client: r.watches}, &v1alpha1.FencedLease{}, (*store)(r.view), cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(&source{client: r.watches, clock: r.options.Clock}, &v1alpha1.FencedLease{}, (*store)(r.view), cache.ReflectorOptions{
 		Logger: &logger, Name: "fencedlease " + r.watches.String(), Clock: r.options.Clock, Backoff: &backoff,
 	})
 	delay := watchBackoff().DelayWithReset(r.options.Clock, watchRetryReset)
@@ -57,6 +61,7 @@ func (r *run) watch(ctx context.Context) {
 // source lists and watches the lease for a reflector.
 type source struct {
 	client possession.Client
+	clock  clock.Clock
 	// unlisted is how the last watch that began with a list failed. The reflector asks for a list after that.
 	unlisted error
 }
@@ -84,7 +89,7 @@ func (s *source) ListWithContext(ctx context.Context, options metav1.ListOptions
 
 // WatchWithContext watches the lease.
 func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	w, err := s.client.Watch(ctx, options)
+	w, err := s.begin(ctx, options)
 	if options.SendInitialEvents == nil {
 		return w, err
 	}
@@ -99,6 +104,43 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	// For some errors the reflector would wait and not notice the end of ctx. It does not know this one.
 	return nil, fmt.Errorf("stream the lease: %v", err) //nolint:errorlint // see above; ListWithContext has the error
 }
+
+// begin makes a watch. One that does not begin in time is given up, as its connection may be dead; one that has begun has no
+// limit.
+func (s *source) begin(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	begun := make(chan struct{})
+	go func() {
+		timer := s.clock.NewTimer(watchBegin)
+		defer timer.Stop()
+		select {
+		case <-begun:
+		case <-timer.C():
+			cancel(errNoStream)
+		}
+	}()
+	w, err := s.client.Watch(ctx, options)
+	close(begun)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return &begunWatch{Interface: w, end: cancel}, nil
+}
+
+// begunWatch is a watch with its context.
+type begunWatch struct {
+	watch.Interface
+	end context.CancelCauseFunc
+}
+
+// Stop ends the watch.
+func (w *begunWatch) Stop() {
+	w.Interface.Stop()
+	w.end(nil)
+}
+
+var errNoStream = errors.New("the API server did not begin the watch in time")
 
 var errStreamEnded = errors.New("the stream of the lease ended before it was complete")
 
