@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # Packages with tests that need a real API server: the files say so by their build tag.
 integration_packages() {
   local tagged dir
-  tagged=$(grep -rl --include='*_test.go' -E '^//go:build (.*[^a-z_])?integration([^a-z_].*)?$' api cmd hack internal pkg test 2>/dev/null || true)
+  tagged=$(grep -rl --include='*_test.go' -E '^//go:build (.*[^a-z_])?integration([^a-z_].*)?$' api cmd examples hack internal pkg test 2>/dev/null || true)
   for dir in $(for f in $tagged; do dirname "$f"; done | sort -u); do
     # Modules of their own, below hack, are not part of this one.
     if [[ $dir != hack/controlplane* && $dir != hack/tools* ]]; then echo "./$dir"; fi
