@@ -154,7 +154,7 @@ func mayPass(err error) bool {
 	case !errors.As(err, &status):
 		return true // no answer came
 	default:
-		return status.Status().Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err)
+		return status.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
 	}
 }
 
