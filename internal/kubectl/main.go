@@ -8,8 +8,10 @@ import (
 	"errors"
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/fencedlease/fencedlease/internal/kubectl/cli"
@@ -17,6 +19,8 @@ import (
 
 // Main runs the plugin with the clock, the environment and the signals of the process, and returns its exit code.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	// What libraries log is meant for programs that run on their own. Commands say what went wrong themselves.
+	klog.SetLogger(logr.Discard())
 	f := cli.NewFactory(streams, clock.RealClock{}, os.Getenv)
 	f.Signals, f.Environ = cli.ProcessSignals{}, os.Environ
 	return Execute(ctx, f, args)
