@@ -60,6 +60,11 @@ api-docs: ## Generate docs/api.md from the comments of the API types.
 	$(CRD_REF_DOCS) --source-path=api --config=hack/tools/apidocs/config.yaml --templates-dir=hack/tools/apidocs/templates \
 	  --renderer=markdown --output-path=docs/api.md --log-level=WARN
 
+.PHONY: plugin-docs
+plugin-docs: ## Generate docs/kubectl-fencedlease.md from the commands of the kubectl plugin.
+	go run ./hack/plugindocs > docs/.kubectl-fencedlease.md
+	@mv docs/.kubectl-fencedlease.md docs/kubectl-fencedlease.md
+
 .PHONY: fmt
 fmt: ## Format the code.
 	go fmt ./...
@@ -86,7 +91,7 @@ lint-config: ## Check the linters' own configuration.
 	hack/make/lint-config.sh .golangci.yml .golangci-kal.yml
 
 .PHONY: verify
-verify: manifests generate api-docs build-installer lint-config lint lint-api ## Generate everything anew, lint, and fail on any difference to what is committed.
+verify: manifests generate api-docs plugin-docs build-installer lint-config lint lint-api ## Generate everything anew, lint, and fail on any difference to what is committed.
 	hack/make/verify-clean.sh
 
 ##@ Test
