@@ -9,7 +9,11 @@
 // token of the last accepted write. A token below the mark is therefore refused exactly at the commit. A token at or
 // above the mark is compared with the lease, as read by a linearizable read that began after the request arrived.
 //
+// A token arrives as a changed annotation, as an extra of the request, or by the credential that the request is made with,
+// which the lease lists for a term.
+//
 // Decide may be called with a cached lease first. It then answers NeedsRead wherever a newer possession could make the
 // answer an acceptance, and a refusal only where none can. A change of the lease's spec, or its deletion, that the cache
-// has not seen yet may be refused for that long; it is never admitted for too long.
+// has not seen yet may be refused for that long, and so may a credential of an ended term that the lease lists no more; it
+// is never admitted for too long.
 package fence

@@ -113,7 +113,6 @@ var carriers = []named[carrier]{
 var leaseStates = []named[fence.Lease]{
 	{"never held", neverHeld()},
 	{"held", listing(held())},
-	{"held, no credentials", held()},
 	{"released", listing(released())},
 	{"gone", listing(gone())},
 	{"audit", listing(inAudit())},
@@ -143,12 +142,11 @@ func writerStates() []named[writerState] {
 		{"current", []string{credentialOfB}}, {"ended", []string{credentialOfA}},
 		{"unlisted", []string{unlisted}}, {"two", []string{credentialOfB, credentialOfA}},
 	} {
-		states = append(states,
-			named[writerState]{"subject with a credential: " + c.name, writerState{using(c.value...), true}},
-			named[writerState]{"not subject with a credential: " + c.name, writerState{using(c.value...), false}},
-		)
+		states = append(states, named[writerState]{"subject with a credential: " + c.name, writerState{using(c.value...), true}})
 	}
 	return append(states,
+		named[writerState]{"not subject with an ended credential", writerState{using(credentialOfA), false}},
+		named[writerState]{"not subject with an unlisted credential", writerState{using(unlisted), false}},
 		named[writerState]{"override permitted with an ended credential", writerState{both(using(credentialOfA), overriding(true)), true}},
 		named[writerState]{"override permitted with an unlisted credential", writerState{both(using(unlisted), overriding(true)), true}},
 		named[writerState]{"collector with an ended credential", writerState{both(using(credentialOfA), by(collector, fence.ChangeOwnership)), true}},
