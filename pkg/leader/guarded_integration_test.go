@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection"
@@ -45,7 +46,7 @@ func TestGuardedWrites(t *testing.T) {
 	if err := product.Install(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	manager, err := product.StartManager(t.Context(), cluster, logr.Discard())
+	manager, err := product.StartManager(t.Context(), cluster, testr.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +72,7 @@ func newGuarded(t *testing.T, cluster *env.Environment) *guarded {
 		cluster:  cluster, report: fmt.Sprintf("report-%d", leases.Add(1)),
 	}
 	lease := env.NewLease(namespace, g.name, func(l *v1alpha1.FencedLease) {
+		l.Spec.LeaseDurationSeconds = leaseSeconds
 		for i := range l.Spec.Guards {
 			l.Spec.Guards[i].ObjectSelector = selectorOf(g.report)
 		}
@@ -263,6 +265,7 @@ func writesInTheFirstLine(t *testing.T, g *guarded) {
 // client-go's elector over pkg/resourcelock needs.
 func handoverTimes(t *testing.T, g *guarded) {
 	const handovers = 24
+	g.mustPatch(`{"spec":{"leaseDurationSeconds":15}}`) // as client-go's elector assumes below
 	watching := g.handOver(t, handovers, func(identity string, began func(token.Token)) contender {
 		c := g.candidate(identity, g.on)
 		go func() {
