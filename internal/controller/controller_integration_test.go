@@ -498,9 +498,11 @@ func floors(s *suite, r *running) {
 		s.Errorf("generation is %d, want one above the floor", got)
 	}
 	// Guards that reach further bring more marks.
-	s.refresh(lease)
-	lease.Spec.Guards[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}}
-	s.must(s.client.Update(s.Context(), lease))
+	s.eventually("widen the guard, whatever the controller writes in between", func() error {
+		s.refresh(lease)
+		lease.Spec.Guards[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}}
+		return s.client.Update(s.Context(), lease)
+	})
 	s.awaitCondition(lease, v1alpha1.ConditionGenerationBehind, metav1.ConditionTrue, v1alpha1.ReasonHigherGenerationSeen)
 	if got := *lease.Status.GenerationFloor; got != 6000000000 {
 		s.Errorf("floor is %d, want 6000000000", got)

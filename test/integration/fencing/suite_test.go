@@ -97,14 +97,14 @@ func begin(ctx context.Context, mutations ...func(*v1alpha1.FencedLease)) *story
 	s := &story{namespace: cluster.CreateNamespace(GinkgoT())}
 	s.lease = env.NewLease(s.namespace, "report-writer", mutations...)
 	Expect(product.CreateLease(ctx, admin, s.lease)).To(Succeed())
-	Expect(env.Acquire(ctx, admin, s.lease, "a")).To(Succeed())
+	// The controller may write conditions in between.
+	Eventually(func() error { return env.Acquire(ctx, admin, s.lease, "a") }).Should(Succeed())
 	s.a = *s.lease.Status.Token
 	return s
 }
 
 func (s *story) takeOver(ctx context.Context) {
 	GinkgoHelper()
-	// The controller may write conditions in between.
 	Eventually(func() error { return env.Acquire(ctx, admin, s.lease, "b") }).Should(Succeed())
 	s.b = *s.lease.Status.Token
 }
