@@ -200,7 +200,7 @@ func TestACredentialEndsWithItsTerm(t *testing.T) {
 	}
 	eventually(t, "the refresh is timed", clock.HasWaiters)
 	o.take("somebody")
-	ended(t, term)
+	lost := ended(t, term)
 	eventually(t, "refreshing has ended", func() bool { return !clock.HasWaiters() })
 	before := o.lease().Status.Credentials
 	clock.Step(24 * time.Hour)
@@ -219,7 +219,9 @@ func TestACredentialEndsWithItsTerm(t *testing.T) {
 
 	// The term is over, also for those who ask late.
 	_, err = term.Credential(t.Context(), leader.CredentialOptions{Config: server.Config(), ServiceAccount: newAccount(t, server)})
-	lostTerm(t, err)
+	if got := lostTerm(t, err); !errors.As(lost, new(*leader.LostError)) || got.Generation <= got.Term.Generation {
+		t.Errorf("lost by %v, and told so late by %v", lost, got)
+	}
 
 	// The file of the next term stays.
 	if err := os.WriteFile(path, []byte("of the next term"), 0o600); err != nil {

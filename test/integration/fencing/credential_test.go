@@ -34,15 +34,14 @@ import (
 
 const account = "worker"
 
-// worker is a service account that may write Reports and statuses of leases, with a client that reads its token from a
-// file. Nothing else of the client ever changes.
+// worker is a service account that may write Reports and statuses of leases, whose clients read their token from a
+// file. Nothing else of them ever changes.
 type worker struct {
 	namespace string
 	tokens    kubernetes.Interface
 	pod       *corev1.Pod
 	file      string
 	files     int
-	client    client.Client
 }
 
 func newWorker(ctx context.Context, namespace string) *worker {
