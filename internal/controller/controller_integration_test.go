@@ -432,7 +432,7 @@ func driftIsHealed(s *suite, _ *running) {
 			return s.client.Update(s.Context(), o)
 		}},
 	} {
-		s.must(drift.make())
+		s.eventually(drift.name, drift.make) // the registration may be written at the same time
 		s.eventually(drift.name, func() error {
 			got, err := s.tryContents()
 			if err != nil {
