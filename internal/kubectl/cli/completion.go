@@ -11,11 +11,11 @@ import (
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 )
 
-// CompleteLeases completes arguments by the names of FencedLeases that are not given yet: at most max of them, or any
+// CompleteLeases completes arguments by the names of FencedLeases that are not given yet: at most limit of them, or any
 // number if it is below 0. Without an answer of the API server there is nothing to complete.
-func CompleteLeases(f *Factory, max int) cobra.CompletionFunc {
+func CompleteLeases(f *Factory, limit int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if max >= 0 && len(args) >= max {
+		if limit >= 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return leaseNames(f, cmd, args), cobra.ShellCompDirectiveNoFileComp

@@ -54,7 +54,8 @@ func TestLeasesArePrinted(t *testing.T) {
 			o.Factory = &cli.Factory{IOStreams: streams, Clock: clocktesting.NewFakeClock(clitest.Now)}
 			list := &v1alpha1.FencedLeaseList{Items: c.leases}
 			list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("FencedLeaseList"))
-			if err := newPrinter(&o).print(list, c.single); err != nil {
+			p := newPrinter(&o)
+			if err := p.print(list, c.single); err != nil {
 				t.Fatal(err)
 			}
 			clitest.Golden(t, name, out.String())

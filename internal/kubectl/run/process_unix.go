@@ -69,7 +69,7 @@ func foreground(in io.Reader) int {
 	if !ok {
 		return -1
 	}
-	fd := int(file.Fd()) //nolint:gosec // file descriptors are small
+	fd := int(file.Fd())
 	if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || group != unix.Getpgrp() {
 		return -1
 	}

@@ -28,7 +28,7 @@ func (o *Options) work(ctx context.Context, term *leader.Term, g *group, r *rene
 		return err
 	}
 	defer cleanup()
-	cmd := exec.Command(o.command[0], o.command[1:]...) //nolint:noctx,gosec // its end is signalled, and it is what the caller asked for
+	cmd := exec.Command(o.command[0], o.command[1:]...) //nolint:noctx // its end is signalled, and it is what the caller asked for
 	cmd.Env = environment
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.In, o.Out, o.ErrOut
 	cmd.WaitDelay = pollGroup // of streams that are no files: processes of the group may hold them open
