@@ -40,6 +40,7 @@ func TestRun(t *testing.T) {
 		"who does not want to wait does not":                         noWaiting,
 		"a lease that is lost ends the command":                      lossEndsCommand,
 		"a plugin that is killed leaves no command behind":           killedPlugin,
+		"a terminal belongs to the command":                          terminalIsTheCommands,
 		"a plugin that was paused ends the command first":            pausedPlugin,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s) })
@@ -74,6 +75,12 @@ func (w lockedWriter) Write(b []byte) (int, error) {
 
 func (s *runSuite) start(t *testing.T, lease *v1alpha1.FencedLease, w with, args ...string) *child {
 	t.Helper()
+	return s.prepare(t, lease, w, args...).begin()
+}
+
+// prepare returns the plugin before it is started.
+func (s *runSuite) prepare(t *testing.T, lease *v1alpha1.FencedLease, w with, args ...string) *child {
+	t.Helper()
 	if w.config == nil {
 		w.config = s.cluster.Config()
 	}
@@ -83,12 +90,18 @@ func (s *runSuite) start(t *testing.T, lease *v1alpha1.FencedLease, w with, args
 		"PATH="+filepath.Dir(s.cluster.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	c.cmd.Stdout, c.cmd.Stderr = lockedWriter{c, &c.out}, lockedWriter{c, &c.errOut}
 	c.cmd.WaitDelay = time.Second
-	must(t, c.cmd.Start())
+	return c
+}
+
+// begin starts the plugin. It is killed at the end of the test if it has not ended.
+func (c *child) begin() *child {
+	c.t.Helper()
+	must(c.t, c.cmd.Start())
 	go func() {
 		defer close(c.done)
 		_ = c.cmd.Wait()
 	}()
-	t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
 		<-c.done
 	})

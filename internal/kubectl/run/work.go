@@ -19,6 +19,9 @@ const (
 	pollGroup = 20 * time.Millisecond
 	// unkillable is how long killed processes are waited for. Those that the kernel does not end by then hang in it.
 	unkillable = 5 * time.Second
+	// streamDelay bounds the copying of streams that are no files once the command has ended: what it has left behind may
+	// hold them open.
+	streamDelay = time.Second
 )
 
 // work runs the command in the term and returns an *exitError with its exit code when its whole group has gone.
@@ -31,7 +34,7 @@ func (o *Options) work(ctx context.Context, term *leader.Term, g *group, r *rene
 	cmd := exec.Command(o.command[0], o.command[1:]...) //nolint:noctx // its end is signalled, and it is what the caller asked for
 	cmd.Env = environment
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.In, o.Out, o.ErrOut
-	cmd.WaitDelay = pollGroup // of streams that are no files: processes of the group may hold them open
+	cmd.WaitDelay = streamDelay
 	p, err := g.start(cmd)
 	if err != nil {
 		return err
