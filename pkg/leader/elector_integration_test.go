@@ -233,7 +233,7 @@ func TestALeaseThatIsDeletedEndsTheTerm(t *testing.T) {
 	}
 	a.event(corev1.EventTypeWarning + " LeaseMissing worker-a waits")
 	o.create()
-	a.waitsFor(leader.ErrNotReady)
+	_ = a.waitsFor(leader.ErrNotReady)
 	a.event(corev1.EventTypeWarning + " LeaseNotReady worker-a waits")
 	o.setFloor()
 	second := a.leads()
@@ -267,8 +267,8 @@ func TestAMissingLeaseIsCreatedOnRequest(t *testing.T) {
 	spec := &v1alpha1.FencedLeaseSpec{LeaseDurationSeconds: leaseSeconds}
 	create := func(options *leader.Options) { options.CreateWith = spec }
 	a, b := o.candidate("worker-a", create), o.candidate("worker-b", create)
-	a.waitsFor(leader.ErrNotReady)
-	b.waitsFor(leader.ErrNotReady)
+	_ = a.waitsFor(leader.ErrNotReady)
+	_ = b.waitsFor(leader.ErrNotReady)
 	equal(t, "duration of the created lease", int32(leaseSeconds), o.lease().Spec.LeaseDurationSeconds)
 	o.setFloor()
 	select {
@@ -343,7 +343,7 @@ func TestALeaseThatIsTooShortIsNotAcquired(t *testing.T) {
 func TestATermThatNeedsASealBeginsWhenItIsSealed(t *testing.T) {
 	o := newLease(t, func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal })
 	a := o.candidate("worker-a")
-	a.waitsFor(leader.ErrSealPending)
+	_ = a.waitsFor(leader.ErrSealPending)
 	equal(t, "holder while the seal is pending", "worker-a", o.possession().Identity)
 	eventually(t, "the elector has renewed three times", func() bool { return a.metrics.renewals() >= 3 })
 	select {
@@ -365,7 +365,7 @@ func TestATermThatIsCancelledBeforeItsSealIsReleased(t *testing.T) {
 	noLeaks(t)
 	o := newLease(t, func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal })
 	a := o.candidate("worker-a")
-	a.waitsFor(leader.ErrSealPending)
+	_ = a.waitsFor(leader.ErrSealPending)
 	pending := o.possession()
 	a.cancel()
 	if err := a.returns(); !errors.Is(err, context.Canceled) {

@@ -310,7 +310,7 @@ func (c *candidate) returns() error {
 	}
 }
 
-// waits waits until the candidate has told that it waits for the reason.
+// waits returns when the candidate has told that it waits for the reason.
 func (c *candidate) waits(what string, is func(error) bool) error {
 	c.t.Helper()
 	for {
@@ -333,7 +333,7 @@ func (c *candidate) waitsFor(reason error) error {
 
 func (c *candidate) waitsForHolder(holder string) {
 	c.t.Helper()
-	c.waits("holder "+holder, func(err error) bool {
+	_ = c.waits("holder "+holder, func(err error) bool {
 		var held *leader.HeldError
 		return errors.As(err, &held) && held.HolderIdentity == holder
 	})
@@ -462,8 +462,7 @@ func noLeaks(t *testing.T) {
 
 // wire is a network that a test can hold up, cut and count on.
 type wire struct {
-	mu   sync.Mutex
-	next []http.RoundTripper
+	mu sync.Mutex
 	// hold, if set, says which requests wait for release before they are sent.
 	hold    func(*http.Request) bool
 	held    chan struct{} // gets a value for each request that waits

@@ -53,8 +53,8 @@ func Example() {
 			return nil
 		})
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this stands for main
-	stop()                                                                                 // as if the program was told to end already
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	stop() // as if the program was told to end already
 	fmt.Println(errors.Is(run(ctx), context.Canceled))
 	// Output: true
 }

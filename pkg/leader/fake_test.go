@@ -312,12 +312,12 @@ func (w *watcher) send(kind string, lease *v1alpha1.FencedLease, delay time.Dura
 		panic(err)
 	}
 	if delay == 0 {
-		w.events <- event
+		w.events <- append(event, '\n')
 		return
 	}
 	go func() {
 		if travel(w.ctx, delay) == nil {
-			w.events <- event
+			w.events <- append(event, '\n')
 		}
 	}()
 }
@@ -329,8 +329,7 @@ func (w *watcher) Close() error { w.end(); return nil }
 func (w *watcher) Read(p []byte) (int, error) {
 	for len(w.rest) == 0 {
 		select {
-		case event := <-w.events:
-			w.rest = append(event, '\n')
+		case w.rest = <-w.events:
 		case <-w.closed:
 			return 0, io.EOF
 		case <-w.ctx.Done():

@@ -140,7 +140,7 @@ func writeAfterTheLoss(t *testing.T, g *guarded) {
 		t.Fatalf("writes of the holder: %v", err)
 	}
 	g.take("worker-b")
-	ended(t, first)
+	_ = ended(t, first)
 	b := g.lease()
 	current, err := token.Parse(*b.Status.Token)
 	if err != nil {
@@ -158,7 +158,7 @@ func writeAfterTheLoss(t *testing.T, g *guarded) {
 		if !errors.As(err, &end) || !errors.Is(err, fenced.ErrTermEnded) || !leader.IsFenced(err) {
 			t.Errorf("late write %s: want an EndedError, got %v", name, err)
 		}
-		lostTerm(t, err)
+		_ = lostTerm(t, err)
 	}
 	err = g.present(first.Token(), "late")
 	refusal, is := leader.Cause(err)
@@ -274,7 +274,9 @@ func handoverTimes(t *testing.T, g *guarded) {
 			}
 		}()
 		return contender{
-			settled: func() { c.waits("the holder", func(err error) bool { return errors.As(err, new(*leader.HeldError)) }) },
+			settled: func() {
+				_ = c.waits("the holder", func(err error) bool { return errors.As(err, new(*leader.HeldError)) })
+			},
 			stop: func() {
 				c.cancel()
 				_ = c.returns()

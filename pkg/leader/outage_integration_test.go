@@ -60,8 +60,8 @@ func TestAnAPIServerThatIsGoneForLongerThanTheLeaseEndsTheTerm(t *testing.T) {
 		t.Error("the loss does not say how the last renewal failed")
 	}
 	a.event("Warning LeadershipLost term " + first.Token().String())
-	a.waitsFor(leader.ErrUnavailable)
-	b.waitsFor(leader.ErrUnavailable)
+	_ = a.waitsFor(leader.ErrUnavailable)
+	_ = b.waitsFor(leader.ErrUnavailable)
 	if err := server.StartAPIServer(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}

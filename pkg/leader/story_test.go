@@ -230,7 +230,7 @@ func TestATermIsValidFromTheSendingOfItsLastConfirmedRenewal(t *testing.T) {
 			t.Errorf("end of the term (-want +got):\n%s", diff)
 		}
 		var lost *LostError
-		if !errors.As(term.Err(), &lost) || !lost.Expired || context.Cause(working) != error(lost) {
+		if !errors.As(term.Err(), &lost) || !lost.Expired || !errors.Is(context.Cause(working), lost) {
 			t.Errorf("want an expired term and its loss as the cause, got %v and %v", term.Err(), context.Cause(working))
 		}
 		s.partition("a", false)
@@ -299,21 +299,23 @@ func TestAnAcquisitionWhoseAnswerIsLostIsAdoptedAndAnotherIsNot(t *testing.T) {
 }
 
 func TestAnAcquisitionThatIsAlwaysRefusedMakesNoStorm(t *testing.T) {
-	for name, answer := range map[string]*http.Response{
-		"by a rule":       failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid),
-		"as a conflict":   failure(http.StatusConflict, metav1.StatusReasonConflict),
-		"as forbidden":    failure(http.StatusForbidden, metav1.StatusReasonForbidden),
-		"by server error": failure(http.StatusInternalServerError, metav1.StatusReasonInternalError),
+	for name, answer := range map[string]struct {
+		code   int
+		reason metav1.StatusReason
+	}{
+		"by a rule":       {http.StatusUnprocessableEntity, metav1.StatusReasonInvalid},
+		"as a conflict":   {http.StatusConflict, metav1.StatusReasonConflict},
+		"as forbidden":    {http.StatusForbidden, metav1.StatusReasonForbidden},
+		"by server error": {http.StatusInternalServerError, metav1.StatusReasonInternalError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code := answer.StatusCode
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript()
 				s.answer = func(_ string, r *http.Request) (*http.Response, error) {
 					if r.Method != http.MethodPatch {
 						return nil, nil
 					}
-					return failure(code, metav1.StatusReasonUnknown), nil
+					return failure(answer.code, answer.reason), nil
 				}
 				a := s.player(t, "a")
 				pass(10 * time.Minute)
