@@ -24,8 +24,8 @@ import (
 )
 
 func TestAReleasedLeaseIsTakenByAFollowerThatSentNothingButItsWatch(t *testing.T) {
-	noLeaks(t)
 	o := newLease(t)
+	noLeaks(t)
 	floor := ptr.Deref(o.lease().Status.GenerationFloor, 0)
 	a := o.candidate("worker-a")
 	first := a.leads()
@@ -203,8 +203,8 @@ func TestAHolderThatIsEmptiedBySomebodyElseLeadsAgainAtOnce(t *testing.T) {
 }
 
 func TestExitOnLossReturnsTheLoss(t *testing.T) {
-	noLeaks(t)
 	o := newLease(t)
+	noLeaks(t)
 	a := o.candidate("worker-a", func(options *leader.Options) { options.ExitOnLoss = true })
 	first := a.leads()
 	o.take("worker-b")
@@ -362,8 +362,8 @@ func TestATermThatNeedsASealBeginsWhenItIsSealed(t *testing.T) {
 }
 
 func TestATermThatIsCancelledBeforeItsSealIsReleased(t *testing.T) {
-	noLeaks(t)
 	o := newLease(t, func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal })
+	noLeaks(t)
 	a := o.candidate("worker-a")
 	_ = a.waitsFor(leader.ErrSealPending)
 	pending := o.possession()
@@ -377,8 +377,8 @@ func TestATermThatIsCancelledBeforeItsSealIsReleased(t *testing.T) {
 
 // F-06 (kubernetes/kubernetes#139504 and others): the lease was given up before the work had ended.
 func TestTheLeaseIsRenewedWhileWorkDrainsAndReleasedAfterIt(t *testing.T) {
-	noLeaks(t)
 	o := newLease(t)
+	noLeaks(t)
 	a := o.newCandidate("worker-a", func(options *leader.Options) { options.ReleaseTimeout = timeout })
 	a.ignoring.Store(true)
 	a.run()
@@ -432,8 +432,8 @@ func TestWorkThatDoesNotReturnLosesItsTermAtTheBound(t *testing.T) {
 }
 
 func TestAPanicOfWorkReleasesTheLeaseAndIsNotSwallowed(t *testing.T) {
-	noLeaks(t)
 	o := newLease(t)
+	noLeaks(t)
 	elector, err := leader.New(leader.Options{Config: server.Config(), Namespace: namespace, Name: o.name, Identity: "worker-a"})
 	if err != nil {
 		t.Fatal(err)
@@ -498,8 +498,8 @@ func TestADeadConnectionCostsNoTerm(t *testing.T) {
 }
 
 func TestACampaignThatIsCancelledLeavesNoTermBehind(t *testing.T) {
-	noLeaks(t)
 	o := newLease(t)
+	noLeaks(t)
 	a := o.newCandidate("worker-a")
 	a.wire.set(nil, patches)
 	a.run()
@@ -514,8 +514,8 @@ func TestACampaignThatIsCancelledLeavesNoTermBehind(t *testing.T) {
 
 // F-29 (hashicorp/consul#4439): an interrupt did nothing until the lock was acquired.
 func TestAFollowerThatIsCancelledEndsAtOnce(t *testing.T) {
-	noLeaks(t)
 	o := newLease(t)
+	noLeaks(t)
 	o.take("worker-b")
 	a := o.candidate("worker-a")
 	a.waitsForHolder("worker-b")

@@ -449,15 +449,11 @@ func equal[T any](t *testing.T, what string, want, got T) {
 	}
 }
 
-// noLeaks fails the test if it leaves goroutines of its own behind.
+// noLeaks fails the test if what follows leaves goroutines behind. The operator's client has its connection by now.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		// The operator's own client keeps connections.
-		goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("net/http/internal/http2.(*clientConnReadLoop).run"),
-			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"))
-	})
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 }
 
 // wire is a network that a test can hold up, cut and count on.

@@ -9,7 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os/exec"
 	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,6 +58,7 @@ func TestGuardedWrites(t *testing.T) {
 	t.Cleanup(func() { _ = manager.Stop() })
 	for name, part := range map[string]func(*testing.T, *guarded){
 		"F-01 a write after the loss":               writeAfterTheLoss,
+		"F-02 paused leaders":                       pausedLeaders,
 		"F-03 writes in the first line":             writesInTheFirstLine,
 		"F-06 a write after a forced end":           writeAfterAForcedRelease,
 		"handovers take less time than client-go's": handoverTimes,
@@ -88,11 +94,15 @@ func (g *guarded) on(options *leader.Options) { options.Config = g.cluster.Confi
 
 // write sets the value of the object by a client that presents a token, and creates the object if it is missing.
 func (g *guarded) write(c client.Client, value string) error {
-	err := c.Patch(g.t.Context(), g.named(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"value":"`+value+`"}}`)))
+	return g.writeIn(g.t.Context(), c, value)
+}
+
+func (g *guarded) writeIn(ctx context.Context, c client.Client, value string) error {
+	err := c.Patch(ctx, g.named(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"value":"`+value+`"}}`)))
 	if client.IgnoreNotFound(err) == nil && err != nil {
 		report := env.NewReport(namespace, g.report, value)
 		report.SetLabels(map[string]string{"report": g.report})
-		return c.Create(g.t.Context(), report)
+		return c.Create(ctx, report)
 	}
 	return err
 }
@@ -179,6 +189,101 @@ func writeAfterTheLoss(t *testing.T, g *guarded) {
 	}
 	equal(t, "value", "a-second", g.value())
 	a.finish <- nil
+}
+
+// F-02 (openshift/origin#7845): under CPU starvation the lead moved back and forth, and standbys were active together. Here
+// leaders with the shortest lease are stopped and continued as they are.
+func pausedLeaders(t *testing.T, g *guarded) {
+	const handovers = 12
+	g.mustPatch(`{"spec":{"leaseDurationSeconds":1}}`)
+	kubeconfig, err := g.cluster.WriteKubeconfig("leaders-of-"+g.name, g.cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaders := map[string]*exec.Cmd{}
+	said := make(chan [2]string, 100000)
+	var readers sync.WaitGroup
+	t.Cleanup(readers.Wait)
+	for _, name := range []string{"worker-a", "worker-b"} {
+		victim, lines := startVictim(t, kubeconfig, g.name, name, g.report)
+		leaders[name] = victim
+		readers.Go(func() {
+			for line := range lines {
+				said <- [2]string{name, line}
+			}
+		})
+	}
+	var committed, before int64 // generations of accepted writes
+	var handed, writes, refused, until int
+	stopped := ""
+	expired := time.After(3 * timeout)
+	for handed < handovers {
+		var name, line string
+		select {
+		case <-expired:
+			t.Fatalf("timed out after %d handovers", handed)
+		case s := <-said:
+			name, line = s[0], s[1]
+		}
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue // it began to lead
+		}
+		presented := mustToken(t, words[1])
+		if words[0] == "refused" {
+			refused++
+			if words[3] == "true" {
+				t.Errorf("a write was refused while its term was current: %s", line)
+			}
+			continue
+		}
+		writes++
+		// What two processes say arrives in any order, but one that was stopped says nothing new.
+		if presented.Generation <= before || name == stopped {
+			continue
+		}
+		if until--; until > 0 {
+			continue
+		}
+		until = 1 + rand.IntN(40)
+		if stopped != "" {
+			// The other one leads and has written: what the stopped one sends from now on is too late.
+			if err := leaders[stopped].Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			handed++
+		}
+		before, stopped = presented.Generation, name
+		if err := leaders[name].Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		// Read from the API server: the mark is that of the last accepted write, and never falls.
+		mark := g.mark()
+		if mark.Generation < committed {
+			t.Errorf("the mark fell from generation %d to %d", committed, mark.Generation)
+		}
+		committed = mark.Generation
+	}
+	t.Logf("%d handovers, %d accepted writes, %d refused", handed, writes, refused)
+}
+
+// mark returns the token of the last accepted write.
+func (g *guarded) mark() token.Token {
+	g.t.Helper()
+	report := g.named()
+	if err := g.Get(g.t.Context(), client.ObjectKeyFromObject(report), report); err != nil {
+		g.t.Fatal(err)
+	}
+	return mustToken(g.t, report.GetAnnotations()[v1alpha1.TokenKey(g.name)])
+}
+
+func mustToken(t *testing.T, text string) token.Token {
+	t.Helper()
+	parsed, err := token.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
 }
 
 // F-06: work that does not return.
