@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -239,9 +240,34 @@ func (s *suite) carrying(extra map[string][]string) client.Client {
 	s.Helper()
 	config := s.env.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: "writer", Groups: []string{"system:masters"}, Extra: extra}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &patient{s, next} })
 	c, err := env.Client(config)
 	s.must(err)
 	return c
+}
+
+// patient repeats requests while an API server does not know the schema of a new kind yet, which its mutating policies need
+// for what they match: it looks for new ones every five seconds.
+type patient struct {
+	s    *suite
+	next http.RoundTripper
+}
+
+func (p *patient) RoundTrip(r *http.Request) (response *http.Response, err error) {
+	p.s.eventually("the schema is known to the API server", func() error {
+		request := r.Clone(r.Context())
+		if r.GetBody != nil {
+			if request.Body, err = r.GetBody(); err != nil {
+				return nil
+			}
+		}
+		response, err = p.next.RoundTrip(request)
+		if err == nil && response.StatusCode == http.StatusServiceUnavailable {
+			return errors.Join(errors.New(response.Status), response.Body.Close())
+		}
+		return nil
+	})
+	return response, err
 }
 
 // report creates a Report with annotations.

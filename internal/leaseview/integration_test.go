@@ -35,6 +35,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/leaseview"
+	"github.com/fencedlease/fencedlease/test/env"
 )
 
 // timeout bounds every wait. It is far above what any of them needs.
@@ -129,6 +130,11 @@ func (p process) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(p.pid, s); err != nil {
 		t.Fatalf("signal %s: %v", p.args[0], err)
+	}
+	if s == syscall.SIGSTOP {
+		if err := env.AwaitStopped(p.pid); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -106,6 +106,12 @@ func (p *process) signal(s syscall.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		return fmt.Errorf("signal %s: %w", p.name, err)
 	}
+	if s != syscall.SIGSTOP {
+		return nil
+	}
+	if err := AwaitStopped(p.cmd.Process.Pid); err != nil {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
 	return nil
 }
 
