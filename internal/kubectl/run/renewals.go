@@ -57,8 +57,8 @@ func (r *renewals) killAt(now time.Time, duration time.Duration, expired bool) t
 	if expired {
 		duration = min(duration, now.Sub(confirmed)*3/2)
 	}
-	return confirmed.Add(duration - min(duration/10, maxMargin))
+	return confirmed.Add(duration - min(duration/6, maxMargin))
 }
 
-// maxMargin is for the end of processes that are killed, and for a machine under load.
-const maxMargin = 500 * time.Millisecond
+// maxMargin is for the end of processes that are killed, and for a machine under load that lets this one wait.
+const maxMargin = 2 * time.Second
