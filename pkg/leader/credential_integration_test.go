@@ -90,7 +90,7 @@ func bearing(token string) *rest.Config {
 }
 
 func TestACredentialIsRecordedForItsTerm(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	earlier := o.take("somebody")
 	o.mustPatch(`{"status":{"credentials":[{"id":"JTI=earlier","term":"`+*earlier.Status.Term+`"}]}}`, "status")
@@ -126,7 +126,7 @@ func TestACredentialIsRecordedForItsTerm(t *testing.T) {
 }
 
 func TestACredentialIsBoundToThePod(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	account := newAccount(t, server)
 	pod := &corev1.Pod{
@@ -145,7 +145,7 @@ func TestACredentialIsBoundToThePod(t *testing.T) {
 
 // Each refresh comes in the first half of the token's life, and is recorded before it is used.
 func TestACredentialIsRefreshedBeforeItExpires(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	term := holding(t, o)
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -188,7 +188,7 @@ func TestACredentialIsRefreshedBeforeItExpires(t *testing.T) {
 }
 
 func TestACredentialEndsWithItsTerm(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	term := holding(t, o)
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -237,7 +237,7 @@ func TestACredentialEndsWithItsTerm(t *testing.T) {
 
 // Another write between the read and the patch, such as a renewal or another credential, costs a repetition and loses nothing.
 func TestCredentialsOfSeveralProgramsDoNotLoseEachOther(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	term := holding(t, o)
 	made := make(chan *leader.Credential, 4)
@@ -283,7 +283,7 @@ func TestCredentialsOfSeveralProgramsDoNotLoseEachOther(t *testing.T) {
 }
 
 func TestACredentialThatCannotBeMade(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	term := holding(t, o)
 	account := newAccount(t, server)
@@ -360,7 +360,7 @@ func (f *failing) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestACredentialOutlastsAnOutage(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	term := holding(t, o)
 	f := &failing{}
@@ -414,7 +414,7 @@ func TestACredentialOutlastsAnOutage(t *testing.T) {
 }
 
 func TestACredentialIsGivenUpWithItsContext(t *testing.T) {
-	noLeaks(t)
+	noLeaks(t, sharedConnections())
 	o := newLease(t)
 	term := holding(t, o)
 	ctx, cancel := context.WithCancel(t.Context())

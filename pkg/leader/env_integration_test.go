@@ -449,11 +449,17 @@ func equal[T any](t *testing.T, what string, want, got T) {
 	}
 }
 
-// noLeaks fails the test if what follows leaves goroutines behind. The operator's client has its connection by now.
-func noLeaks(t *testing.T) {
+// noLeaks fails the test if what follows leaves goroutines behind, those of connections included: an elector closes its own.
+// The operator's client has its connection by now.
+func noLeaks(t *testing.T, also ...goleak.Option) {
 	t.Helper()
-	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	also = append(also, goleak.IgnoreCurrent())
+	t.Cleanup(func() { goleak.VerifyNone(t, also...) })
+}
+
+// sharedConnections are those that client-go keeps for all clients of a configuration.
+func sharedConnections() goleak.Option {
+	return goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run")
 }
 
 // wire is a network that a test can hold up, cut and count on.
