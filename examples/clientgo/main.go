@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,9 +30,7 @@ var reports = schema.GroupVersionResource{Group: "example.com", Version: "v1", R
 func main() {
 	name := flag.String("report", "daily", "the report to write")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, ctrl.GetConfigOrDie(), *name); err != nil {
+	if err := run(ctrl.SetupSignalHandler(), ctrl.GetConfigOrDie(), *name); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,9 +28,7 @@ func main() {
 	name := flag.String("report", "daily", "the report to write")
 	pause := flag.Duration("every", time.Second, "how long to wait between two writes")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, ctrl.GetConfigOrDie(), *name, *pause); err != nil {
+	if err := run(ctrl.SetupSignalHandler(), ctrl.GetConfigOrDie(), *name, *pause); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -53,13 +48,14 @@ func run(ctx context.Context, config *rest.Config, name string, pause time.Durat
 		if err != nil {
 			return err
 		}
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
 		for n := 1; ; n++ {
 			text := fmt.Sprintf("result %d of %s", n, elector.Identity())
 			switch err := write(ctx, client.Resource(reports).Namespace("reports"), name, text); {
 			case leader.IsFenced(err):
-				// The term is over. Nothing is to be undone: the write was not applied.
-				log.Printf("refused: %v", err)
-				return nil
+				// The term is over. Nothing is to be undone: the write was not applied. Run waits for the next term.
+				return fmt.Errorf("refused: %w", err)
 			case ctx.Err() != nil:
 				return nil
 			case err != nil:
@@ -70,7 +66,7 @@ func run(ctx context.Context, config *rest.Config, name string, pause time.Durat
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(pause):
+			case <-tick.C:
 			}
 		}
 	})

@@ -14,9 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"os"
-	"os/signal"
-	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +35,7 @@ func main() {
 	name := flag.String("publication", "front-page", "the publication to switch")
 	text := flag.String("text", "all is well", "what to publish")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, ctrl.GetConfigOrDie(), *name, *text); err != nil {
+	if err := run(ctrl.SetupSignalHandler(), ctrl.GetConfigOrDie(), *name, *text); err != nil {
 		log.Fatal(err)
 	}
 }

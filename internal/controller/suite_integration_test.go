@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -253,21 +252,43 @@ type patient struct {
 	next http.RoundTripper
 }
 
-func (p *patient) RoundTrip(r *http.Request) (response *http.Response, err error) {
-	p.s.eventually("the schema is known to the API server", func() error {
-		request := r.Clone(r.Context())
-		if r.GetBody != nil {
-			if request.Body, err = r.GetBody(); err != nil {
-				return nil
-			}
+func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		response, err := p.next.RoundTrip(r)
+		if err != nil || response.StatusCode != http.StatusServiceUnavailable {
+			return response, err
 		}
-		response, err = p.next.RoundTrip(request)
-		if err == nil && response.StatusCode == http.StatusServiceUnavailable {
-			return errors.Join(errors.New(response.Status), response.Body.Close())
+		if err := response.Body.Close(); err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return response, err
+		if r, err = again(r); err != nil {
+			return nil, err
+		}
+		p.s.pause()
+	}
+}
+
+// again returns a request with its body from the beginning.
+func again(r *http.Request) (*http.Request, error) {
+	r = r.Clone(r.Context())
+	if r.GetBody == nil {
+		return r, nil
+	}
+	var err error
+	r.Body, err = r.GetBody()
+	return r, err
+}
+
+// pause waits for a moment, or ends the test with its context.
+func (s *suite) pause() {
+	s.Helper()
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	select {
+	case <-ticker.C:
+	case <-s.Context().Done():
+		s.Fatal("the test has ended while a request was repeated")
+	}
 }
 
 // report creates a Report with annotations.

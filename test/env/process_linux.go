@@ -31,7 +31,7 @@ func AwaitStopped(pid int) error {
 			return false, errors.Join(err, os.ErrProcessDone)
 		}
 		for _, thread := range threads {
-			stat, err := os.ReadFile(thread) //nolint:gosec // of the kernel
+			stat, err := os.ReadFile(thread)
 			if errors.Is(err, os.ErrNotExist) {
 				continue
 			}

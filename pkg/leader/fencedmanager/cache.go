@@ -165,7 +165,7 @@ func (c *barrierCache) pass(ctx context.Context, obj runtime.Object, there bool)
 	}
 	k, err := c.kindOf(obj)
 	if err != nil {
-		return nil //nolint:nilerr // the cache itself says it better
+		return nil // the cache itself says it better
 	}
 	s := c.state(k)
 	if s.passed.Load() {

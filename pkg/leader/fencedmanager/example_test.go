@@ -12,7 +12,7 @@ import (
 )
 
 // An operator becomes a fenced one where its manager is made. Its controllers are set up as ever.
-func Example() {
+func Example() { //nolint:testableexamples // it needs a cluster
 	mgr, err := fencedmanager.New(ctrl.GetConfigOrDie(), ctrl.Options{LeaderElectionReleaseOnCancel: true},
 		fencedmanager.Options{Namespace: "reports", Name: "report-operator"})
 	if err != nil {

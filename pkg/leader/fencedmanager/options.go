@@ -52,7 +52,7 @@ type Options struct {
 func (o *Options) complete(managed *manager.Options) error {
 	switch {
 	case o.Namespace == "" || o.Name == "":
-		return errors.New("Namespace and Name of the FencedLease are required")
+		return errors.New("the FencedLease needs a namespace and a name")
 	case managed.LeaderElectionResourceLockInterface != nil:
 		return errors.New("LeaderElectionResourceLockInterface is set: the lock is the FencedLease")
 	}

@@ -28,7 +28,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		"no lease": {
 			options: lease(func(o *Options) { o.Name = "" }),
-			want:    "make a fenced manager: Namespace and Name of the FencedLease are required",
+			want:    "make a fenced manager: the FencedLease needs a namespace and a name",
 		},
 		"another lock": {
 			managed: manager.Options{LeaderElectionResourceLockInterface: &resourcelock.Lock{}},
