@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,27 +50,25 @@ func run(ctx context.Context, config *rest.Config, name string, pause time.Durat
 		if err != nil {
 			return err
 		}
-		tick := time.NewTicker(pause)
-		defer tick.Stop()
-		for n := 1; ; n++ {
+		n := 0
+		err = wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+			n++
 			text := fmt.Sprintf("result %d of %s", n, elector.Identity())
 			switch err := write(ctx, client.Resource(reports).Namespace("reports"), name, text); {
 			case leader.IsFenced(err):
 				// The term is over. Nothing is to be undone: the write was not applied. Run waits for the next term.
-				return fmt.Errorf("refused: %w", err)
-			case ctx.Err() != nil:
-				return nil
+				return false, fmt.Errorf("refused: %w", err)
 			case err != nil:
 				log.Printf("not written, will try again: %v", err)
 			default:
 				log.Printf("wrote %q", text)
 			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
+			return false, nil
+		})
+		if errors.Is(err, context.Canceled) {
+			err = nil // the term is over, or the program is to end
 		}
+		return err
 	})
 }
 
