@@ -202,12 +202,18 @@ func (s *suite) lease() *v1alpha1.FencedLease {
 	return lease
 }
 
-// markedBy checks that an object carries the mark of the lease's present or last term.
-func (s *suite) markedBy(o *unstructured.Unstructured) {
+// mark returns the possession of an object's mark.
+func (s *suite) mark(o *unstructured.Unstructured) string {
 	s.Helper()
 	mark, err := token.Parse(o.GetAnnotations()[v1alpha1.TokenKey(leaseName)])
 	s.must(err)
-	if want := ptr.Deref(s.lease().Status.Token, ""); mark.Possession().String() != want {
+	return mark.Possession().String()
+}
+
+// markedBy checks that an object carries the mark of the lease's present or last term.
+func (s *suite) markedBy(o *unstructured.Unstructured) {
+	s.Helper()
+	if mark, want := s.mark(o), ptr.Deref(s.lease().Status.Token, ""); mark != want {
 		s.Errorf("the mark of %s is %s, want that of %s", o.GetName(), mark, want)
 	}
 }
@@ -237,9 +243,9 @@ func (s *suite) leader() {
 	if after := s.lease().Status.Generation; *after <= *before {
 		s.Errorf("generation %d follows %d", *after, *before)
 	}
+	s.eventually("it has written under the new term", func() bool { return s.mark(s.read("Report", "daily")) == *s.lease().Status.Token })
 	a.signal(syscall.SIGTERM)
 	a.finish()
-	s.markedBy(s.read("Report", "daily"))
 	s.released()
 }
 
