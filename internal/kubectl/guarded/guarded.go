@@ -36,7 +36,7 @@ type Object struct {
 func By(ctx context.Context, lease *v1alpha1.FencedLease, o Object) ([]int, error) {
 	var found []int
 	for i, g := range lease.Spec.Guards {
-		if !Names(g, o.Resource, o.Subresource) {
+		if !g.Names(o.Resource, o.Subresource) {
 			continue
 		}
 		reaches, err := reachesNamespace(ctx, g, lease.Namespace, o)
@@ -55,21 +55,6 @@ func By(ctx context.Context, lease *v1alpha1.FencedLease, o Object) ([]int, erro
 		}
 	}
 	return found, nil
-}
-
-// Names reports whether a guard names a resource and subresource.
-func Names(g v1alpha1.Guard, resource schema.GroupResource, subresource string) bool {
-	if !slices.Contains(g.APIGroups, resource.Group) {
-		return false
-	}
-	name := resource.Resource
-	if slices.Contains(g.Resources, name+"/*") {
-		return true
-	}
-	if subresource != "" {
-		name += "/" + subresource
-	}
-	return slices.Contains(g.Resources, name)
 }
 
 func reachesNamespace(ctx context.Context, g v1alpha1.Guard, own string, o Object) (bool, error) {

@@ -115,7 +115,7 @@ func (w worker) guardedRules(wide bool) []rbacv1.PolicyRule {
 		for _, kind := range guarded.Kinds(g) {
 			for _, subresource := range []string{"", subresourceStatus, subresourceScale} {
 				r := resource{kind, subresource}
-				if guarded.Names(g, kind, subresource) {
+				if g.Names(kind, subresource) {
 					if allowed := w.allowed(r); len(allowed) > 0 {
 						verbs[r] = allowed
 					}

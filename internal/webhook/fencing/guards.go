@@ -28,7 +28,7 @@ func (h *Handler) matching(ctx context.Context, lease *v1alpha1.FencedLease, r *
 	var matching []v1alpha1.Guard
 	for i := range lease.Spec.Guards {
 		g := lease.Spec.Guards[i]
-		if !namesResource(g, r) {
+		if !g.Names(r.resource.GroupResource(), r.subresource) {
 			continue
 		}
 		inNamespace, err := h.reachesNamespace(ctx, g, lease.Namespace, r.namespace)
@@ -47,20 +47,6 @@ func (h *Handler) matching(ctx context.Context, lease *v1alpha1.FencedLease, r *
 		}
 	}
 	return matching, nil
-}
-
-func namesResource(g v1alpha1.Guard, r *review) bool {
-	if !slices.Contains(g.APIGroups, r.resource.Group) {
-		return false
-	}
-	name := r.resource.Resource
-	if slices.Contains(g.Resources, name+"/*") {
-		return true
-	}
-	if r.subresource != "" {
-		name += "/" + r.subresource
-	}
-	return slices.Contains(g.Resources, name)
 }
 
 func (h *Handler) reachesNamespace(ctx context.Context, g v1alpha1.Guard, own, namespace string) (bool, error) {

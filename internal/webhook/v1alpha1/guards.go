@@ -187,13 +187,8 @@ func (r review) checkSubresources(f *findings, path *field.Path, guard api.Guard
 // covered reports whether a guard of the lease with the same reach names a subresource, or the main resource as the empty
 // one.
 func (r review) covered(guard api.Guard, gr schema.GroupResource, sub string) bool {
-	name := gr.Resource
-	if sub != "" {
-		name += "/" + sub
-	}
 	return slices.ContainsFunc(r.lease.Spec.Guards, func(g api.Guard) bool {
-		return slices.Contains(g.APIGroups, gr.Group) &&
-			(slices.Contains(g.Resources, name) || slices.Contains(g.Resources, gr.Resource+"/*")) &&
+		return g.Names(gr, sub) &&
 			apiequality.Semantic.DeepEqual(g.NamespaceSelector, guard.NamespaceSelector) &&
 			apiequality.Semantic.DeepEqual(g.ObjectSelector, guard.ObjectSelector)
 	})

@@ -78,14 +78,16 @@ type place struct {
 // too, and are not known here.
 func guarded(guards []v1alpha1.Guard, lease types.NamespacedName, at place) bool {
 	return slices.ContainsFunc(guards, func(g v1alpha1.Guard) bool {
-		return slices.Contains(g.APIGroups, at.Group) && names(g.Resources, at.Resource, at.subresource) && reaches(g, lease, at)
+		return names(g, at) && reaches(g, lease, at)
 	})
 }
 
-func names(resources []string, resource, subresource string) bool {
-	return slices.ContainsFunc(resources, func(r string) bool {
-		main, sub, _ := strings.Cut(r, "/")
-		return main == resource && (sub == "*" || sub == subresource || subresource == subresourceAny)
+func names(g v1alpha1.Guard, at place) bool {
+	if at.subresource != subresourceAny {
+		return g.Names(at.GroupResource, at.subresource)
+	}
+	return slices.ContainsFunc([]string{subresourceMain, subresourceStatus, subresourceScale}, func(subresource string) bool {
+		return g.Names(at.GroupResource, subresource)
 	})
 }
 
