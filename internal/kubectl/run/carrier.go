@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/kubectl/cli"
+	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
 )
 
 // carrier is how the kubeconfig of a term carries its token.
@@ -128,10 +127,7 @@ func accountOf(named, namespace, user string) (account types.NamespacedName, ok 
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok
 }
 
-const (
-	serviceAccountPrefix = "system:serviceaccount:"
-	groupAuthenticated   = "system:authenticated"
-)
+const serviceAccountPrefix = "system:serviceaccount:"
 
 // ownIdentity returns whom requests are to impersonate: the user whom the configuration impersonates already, or the caller as
 // the API server knows him.
@@ -147,16 +143,7 @@ func (o *Options) ownIdentity(ctx context.Context) (rest.ImpersonationConfig, er
 	if err != nil {
 		return rest.ImpersonationConfig{}, err
 	}
-	return identityOf(user), nil
-}
-
-// identityOf is the user without what needs no right of its own: a service account has its groups by its name.
-func identityOf(user authenticationv1.UserInfo) rest.ImpersonationConfig {
-	identity := rest.ImpersonationConfig{UserName: user.Username}
-	if !strings.HasPrefix(user.Username, serviceAccountPrefix) {
-		identity.Groups = slices.DeleteFunc(slices.Clone(user.Groups), func(g string) bool { return g == groupAuthenticated })
-	}
-	return identity
+	return fenced.ItselfOf(user), nil
 }
 
 // carrying adds the token of a lease to an identity.

@@ -65,11 +65,17 @@ func (u *ownUser) ask(ctx context.Context) (rest.ImpersonationConfig, error) {
 	if info.Username == "" {
 		return rest.ImpersonationConfig{}, errors.New("the answer names no user")
 	}
-	user := rest.ImpersonationConfig{UserName: info.Username}
-	if _, _, is := parseServiceAccount(info.Username); !is {
-		user.Groups = namedGroups(info.Groups)
+	return ItselfOf(info), nil
+}
+
+// ItselfOf returns whom a user impersonates to stay who it is: its name, and the groups that do not follow from it. A service
+// account has its groups by its name; other extra values are not kept.
+func ItselfOf(user authenticationv1.UserInfo) rest.ImpersonationConfig {
+	itself := rest.ImpersonationConfig{UserName: user.Username}
+	if _, _, is := parseServiceAccount(user.Username); !is {
+		itself.Groups = namedGroups(user.Groups)
 	}
-	return user, nil
+	return itself
 }
 
 // namedGroups leaves out the group that everybody has.
