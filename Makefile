@@ -10,6 +10,9 @@ SHELL := /usr/bin/env bash -o pipefail
 IMG ?= ghcr.io/fencedlease/fencedlease-manager:v0.1.0
 CONTAINER_TOOL ?= docker
 PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
+# What image-archive writes, and for which platforms, separated by spaces.
+IMAGE_ARCHIVE ?= bin/fencedlease-manager-image.tar
+ARCHIVE_PLATFORMS ?= linux/$(shell go env GOARCH)
 # Set to true to let uninstall and undeploy pass over what is not there.
 ignore-not-found ?= false
 # Time for each target of `make fuzz`, and the number of runs of `make deflake`.
@@ -155,6 +158,10 @@ build-installer: ## Write dist/install.yaml, everything that an installation nee
 .PHONY: docker-build
 docker-build: ## Build the manager's image.
 	$(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: image-archive
+image-archive: ## Write the manager's image for ARCHIVE_PLATFORMS to IMAGE_ARCHIVE, without a container engine.
+	hack/make/image-archive.sh $(IMG) $(IMAGE_ARCHIVE) $(ARCHIVE_PLATFORMS)
 
 .PHONY: docker-push
 docker-push: ## Push the manager's image.
