@@ -32,7 +32,7 @@ rules:
 `
 
 // prepareAPIServers decides on ports and flags.
-func (e *Environment) prepareAPIServers() error {
+func (e *Environment) prepareAPIServers(ctx context.Context) error {
 	addresses := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 0, 0, 1)}
 	if ip := hostAddress(); ip != nil {
 		addresses = append(addresses, ip)
@@ -56,9 +56,13 @@ func (e *Environment) prepareAPIServers() error {
 		if err != nil {
 			return err
 		}
+		etcd, err := e.etcdServers(ctx, i)
+		if err != nil {
+			return err
+		}
 		name := "kube-apiserver-" + strconv.Itoa(i)
 		args := []string{
-			"--etcd-servers=" + localURL("http", e.etcdPort),
+			"--etcd-servers=" + etcd,
 			// Reachable by the address in the EndpointSlices, which may not be a loopback address.
 			"--bind-address=0.0.0.0",
 			"--advertise-address=127.0.0.1",

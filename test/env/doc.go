@@ -25,6 +25,8 @@
 //   - CreateNamespace makes a namespace of its own for a test. Client makes a client without a cache.
 //   - Restart, Stop, Start, Pause and Continue exist for etcd and for each API server. Addresses never change, so clients
 //     and watches reconnect. Kill is Stop without a chance to end in order.
+//   - With Options.EtcdMembers each member of etcd can be killed, started, paused and continued alone.
+//   - StartProxy puts a proxy between any two parties, which delays, holds, cuts or loses answers.
 //   - EtcdSnapshot and RestoreSnapshot turn the store back, with or without raised revisions.
 //   - Kubectl runs kubectl as the administrator, KubectlAs as anybody.
 //   - SetFloor, Acquire, Renew and Release write a FencedLease's status as the controller and holders do.

@@ -30,8 +30,12 @@ const (
 
 // Options choose what an Environment consists of. The zero value is one API server with its etcd.
 type Options struct {
-	// APIServers is the number of API servers on the one etcd. Defaults to 1.
+	// APIServers is the number of API servers on etcd. Defaults to 1.
 	APIServers int
+	// EtcdMembers is the number of members of etcd. Defaults to 1.
+	EtcdMembers int
+	// EtcdProxies puts a Proxy between each API server and each member of etcd.
+	EtcdProxies bool
 	// ControllerManager runs the controller manager as well, each controller under its own service account: garbage
 	// collection, deletion of namespaces, default service accounts.
 	ControllerManager bool
@@ -64,16 +68,15 @@ type Environment struct {
 	admin   *rest.Config
 	ports   portLocks
 
-	etcd              *process
-	etcdPort          int
-	etcdPeerPort      int
-	etcdData          string
+	etcd              []*member
+	etcdProxies       map[int][]*Proxy
 	apiServers        []*process
 	apiServerPorts    []int
 	controllerManager *process
 	managerPort       int
 
 	restores    int
+	proxies     []*Proxy
 	namespaces  atomic.Int64
 	kubeconfigs atomic.Int64
 	stopOnce    sync.Once
@@ -82,9 +85,7 @@ type Environment struct {
 
 // Start starts a control plane. The context bounds the start only.
 func Start(ctx context.Context, options Options) (*Environment, error) {
-	if options.APIServers == 0 {
-		options.APIServers = 1
-	}
+	options.APIServers, options.EtcdMembers = max(options.APIServers, 1), max(options.EtcdMembers, 1)
 	root, err := moduleRoot()
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func Start(ctx context.Context, options Options) (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make folder of the control plane: %w", err)
 	}
-	e := &Environment{options: options, assets: assets, root: root, dir: dir}
+	e := &Environment{options: options, assets: assets, root: root, dir: dir, etcdProxies: map[int][]*Proxy{}}
 	if err := e.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), e.Stop())
 	}
@@ -127,7 +128,7 @@ func (e *Environment) start(ctx context.Context) error {
 	if err := e.prepareEtcd(); err != nil {
 		return err
 	}
-	if err := e.prepareAPIServers(); err != nil {
+	if err := e.prepareAPIServers(ctx); err != nil {
 		return err
 	}
 	if e.options.ControllerManager {
@@ -157,12 +158,16 @@ func (e *Environment) Stop() error {
 	e.stopOnce.Do(func() {
 		var errs []error
 		// The store is of no use any more, so nothing needs to end in order.
-		processes := []*process{e.controllerManager, e.etcd}
+		processes := []*process{e.controllerManager}
+		for _, m := range e.etcd {
+			processes = append(processes, m.process)
+		}
 		for _, p := range append(processes, e.apiServers...) {
 			if p != nil {
 				errs = append(errs, p.stop(0))
 			}
 		}
+		e.closeProxies()
 		e.ports.release()
 		if os.Getenv("FENCEDLEASE_ENV_KEEP") == "" {
 			errs = append(errs, os.RemoveAll(e.dir))

@@ -21,47 +21,92 @@ import (
 
 // prepareEtcd decides on ports and flags.
 func (e *Environment) prepareEtcd() error {
-	var err error
-	if e.etcdPort, err = e.ports.take(); err != nil {
-		return err
+	for i := range e.options.EtcdMembers {
+		client, err := e.ports.take()
+		if err != nil {
+			return err
+		}
+		peer, err := e.ports.take()
+		if err != nil {
+			return err
+		}
+		name := "etcd"
+		if i > 0 {
+			name += "-" + strconv.Itoa(i)
+		}
+		e.etcd = append(e.etcd, &member{port: client, peerPort: peer, process: &process{
+			name: name, path: e.Binary("etcd"), dir: e.dir, logPath: e.file(name + ".log"),
+		}})
 	}
-	if e.etcdPeerPort, err = e.ports.take(); err != nil {
-		return err
+	for i, m := range e.etcd {
+		e.useEtcdData(i, m.name)
 	}
-	e.etcd = &process{name: "etcd", path: e.Binary("etcd"), dir: e.dir, logPath: e.file("etcd.log")}
-	e.useEtcdData("etcd")
 	return nil
 }
 
-// useEtcdData makes etcd's next start serve the data in a folder.
-func (e *Environment) useEtcdData(name string) {
-	e.etcdData = e.file(name)
-	client, peer := localURL("http", e.etcdPort), localURL("http", e.etcdPeerPort)
-	e.etcd.args = []string{
-		"--name=default",
-		"--data-dir=" + e.etcdData,
+// member is one member of etcd.
+type member struct {
+	*process
+	port, peerPort int
+	data           string
+}
+
+// etcdCluster names all members with their peer addresses, as etcd and etcdutl want it.
+func (e *Environment) etcdCluster() string {
+	members := make([]string, 0, len(e.etcd))
+	for _, m := range e.etcd {
+		members = append(members, m.name+"="+localURL("http", m.peerPort))
+	}
+	return strings.Join(members, ",")
+}
+
+// useEtcdData makes the next start of a member serve the data in a folder.
+func (e *Environment) useEtcdData(i int, data string) {
+	m := e.etcd[i]
+	m.data = e.file(data)
+	client, peer := localURL("http", m.port), localURL("http", m.peerPort)
+	m.args = []string{
+		"--name=" + m.name,
+		"--data-dir=" + m.data,
 		"--listen-client-urls=" + client,
 		"--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer,
 		"--initial-advertise-peer-urls=" + peer,
-		"--initial-cluster=default=" + peer,
+		"--initial-cluster=" + e.etcdCluster(),
 		// The data does not outlive the test, so nothing waits for the disk.
 		"--unsafe-no-fsync",
 	}
 }
 
-// StartEtcd starts etcd on its data, and returns when it serves.
+// StartEtcd starts every member of etcd on its data, and returns when all serve.
 func (e *Environment) StartEtcd(ctx context.Context) error {
-	if err := e.etcd.start(); err != nil {
-		return err
+	for _, m := range e.etcd {
+		if err := m.start(); err != nil {
+			return err
+		}
 	}
-	return e.awaitHealth(ctx, e.etcd, localURL("http", e.etcdPort)+"/health", nil)
+	for i := range e.etcd {
+		if err := e.awaitEtcd(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// StopEtcd ends etcd. API servers keep running without their store.
-func (e *Environment) StopEtcd() error { return e.etcd.stop(stopGrace) }
+func (e *Environment) awaitEtcd(ctx context.Context, i int) error {
+	return e.awaitHealth(ctx, e.etcd[i].process, e.EtcdMemberURL(i)+"/health", nil)
+}
 
-// RestartEtcd stops etcd and starts it on the same data and address.
+// StopEtcd ends every member of etcd. API servers keep running without their store.
+func (e *Environment) StopEtcd() error {
+	var errs []error
+	for _, m := range e.etcd {
+		errs = append(errs, m.stop(stopGrace))
+	}
+	return errors.Join(errs...)
+}
+
+// RestartEtcd stops etcd and starts it on the same data and addresses.
 func (e *Environment) RestartEtcd(ctx context.Context) error {
 	if err := e.StopEtcd(); err != nil {
 		return err
@@ -69,14 +114,71 @@ func (e *Environment) RestartEtcd(ctx context.Context) error {
 	return e.StartEtcd(ctx)
 }
 
-// PauseEtcd stops etcd in its tracks: connections stay open, nothing is answered.
-func (e *Environment) PauseEtcd() error { return e.etcd.signal(syscall.SIGSTOP) }
+// PauseEtcd stops every member in its tracks: connections stay open, nothing is answered.
+func (e *Environment) PauseEtcd() error { return e.signalEtcd(syscall.SIGSTOP) }
 
-// ContinueEtcd lets etcd go on.
-func (e *Environment) ContinueEtcd() error { return e.etcd.signal(syscall.SIGCONT) }
+// ContinueEtcd lets every member go on.
+func (e *Environment) ContinueEtcd() error { return e.signalEtcd(syscall.SIGCONT) }
 
-// EtcdURL returns the address of etcd, which needs no credentials.
-func (e *Environment) EtcdURL() string { return localURL("http", e.etcdPort) }
+func (e *Environment) signalEtcd(s syscall.Signal) error {
+	var errs []error
+	for _, m := range e.etcd {
+		errs = append(errs, m.signal(s))
+	}
+	return errors.Join(errs...)
+}
+
+// EtcdMembers returns how many members etcd has.
+func (e *Environment) EtcdMembers() int { return len(e.etcd) }
+
+// KillEtcdMember ends member i at once.
+func (e *Environment) KillEtcdMember(i int) error { return e.etcd[i].stop(0) }
+
+// StartEtcdMember starts member i on its data again, and returns when it serves.
+func (e *Environment) StartEtcdMember(ctx context.Context, i int) error {
+	if err := e.etcd[i].start(); err != nil {
+		return err
+	}
+	return e.awaitEtcd(ctx, i)
+}
+
+// PauseEtcdMember stops member i in its tracks.
+func (e *Environment) PauseEtcdMember(i int) error { return e.etcd[i].signal(syscall.SIGSTOP) }
+
+// ContinueEtcdMember lets member i go on.
+func (e *Environment) ContinueEtcdMember(i int) error { return e.etcd[i].signal(syscall.SIGCONT) }
+
+// EtcdMemberURL returns the address of member i, which needs no credentials.
+func (e *Environment) EtcdMemberURL(i int) string { return localURL("http", e.etcd[i].port) }
+
+// EtcdProxy returns the proxy between an API server and a member, with Options.EtcdProxies.
+func (e *Environment) EtcdProxy(apiServer, member int) *Proxy {
+	return e.etcdProxies[apiServer][member]
+}
+
+// etcdServers returns where API server i reaches the members of etcd: by proxies of its own, if there are any.
+func (e *Environment) etcdServers(ctx context.Context, i int) (string, error) {
+	var urls []string
+	var proxies []*Proxy
+	for _, m := range e.etcd {
+		port := m.port
+		if e.options.EtcdProxies {
+			proxy, err := e.StartProxy(ctx, m.port)
+			if err != nil {
+				return "", err
+			}
+			proxies, port = append(proxies, proxy), proxy.Port
+		}
+		urls = append(urls, localURL("http", port))
+	}
+	if proxies != nil {
+		e.etcdProxies[i] = proxies
+	}
+	return strings.Join(urls, ","), nil
+}
+
+// EtcdURL returns the address of the first member of etcd, which needs no credentials.
+func (e *Environment) EtcdURL() string { return e.EtcdMemberURL(0) }
 
 // EtcdSnapshot writes a snapshot of the store to a new file, as etcdctl snapshot save does.
 func (e *Environment) EtcdSnapshot(ctx context.Context, path string) error {
@@ -133,21 +235,23 @@ func (e *Environment) RestoreSnapshot(ctx context.Context, path string, bumpRevi
 		return err
 	}
 	e.restores++
-	data := "etcd-restored-" + strconv.Itoa(e.restores)
-	args := []string{
-		"snapshot", "restore", path,
-		"--data-dir=" + e.file(data),
-		"--name=default",
-		"--initial-cluster=default=" + localURL("http", e.etcdPeerPort),
-		"--initial-advertise-peer-urls=" + localURL("http", e.etcdPeerPort),
+	for i, m := range e.etcd {
+		data := m.name + "-restored-" + strconv.Itoa(e.restores)
+		args := []string{
+			"snapshot", "restore", path,
+			"--data-dir=" + e.file(data),
+			"--name=" + m.name,
+			"--initial-cluster=" + e.etcdCluster(),
+			"--initial-advertise-peer-urls=" + localURL("http", m.peerPort),
+		}
+		if bumpRevision > 0 {
+			args = append(args, "--bump-revision="+strconv.FormatUint(bumpRevision, 10), "--mark-compacted")
+		}
+		if out, err := exec.CommandContext(ctx, e.Binary("etcdutl"), args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("restore snapshot: %w\n%s", err, out)
+		}
+		e.useEtcdData(i, data)
 	}
-	if bumpRevision > 0 {
-		args = append(args, "--bump-revision="+strconv.FormatUint(bumpRevision, 10), "--mark-compacted")
-	}
-	if out, err := exec.CommandContext(ctx, e.Binary("etcdutl"), args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("restore snapshot: %w\n%s", err, out)
-	}
-	e.useEtcdData(data)
 	if err := e.StartEtcd(ctx); err != nil {
 		return err
 	}
