@@ -48,6 +48,7 @@ func TestOnAPIServer(t *testing.T) {
 		{"the mark policy lets no mark fall", marksHold},
 		{"a lease in Audit is left out of the mark policy", auditIsLeftOut},
 		{"a token in the request becomes the mark", tokensAreStamped},
+		{"a stamp of a seal becomes the mark and calls nobody", stamps},
 		{"only guarded writes call the webhook", onlyGuardedWritesCall},
 		{"a late kind is guarded once it is there", lateKind},
 		{"what cannot be guarded is skipped with a reason", skipped},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -122,10 +123,27 @@ func (r *registrar) observe(ctx context.Context, leases []v1alpha1.FencedLease, 
 	if err != nil {
 		return Input{}, false, err
 	}
+	user, err := r.user(ctx)
+	if err != nil {
+		return Input{}, false, err
+	}
 	return Input{
-		Leases: leases, Kinds: kinds, CRDUID: crd.UID, Namespace: r.opts.Namespace, SystemWriters: r.opts.SystemWriters,
+		Leases: leases, Kinds: kinds, CRDUID: crd.UID, Namespace: r.opts.Namespace, SystemWriters: r.opts.SystemWriters, Sealer: user,
 		Endpoint: r.opts.Endpoint, Bundle: bundle, MinVersion: version,
 	}, true, nil
+}
+
+// user returns the manager's own user, which it asks the API server for once. All replicas have the same.
+func (r *registrar) user(ctx context.Context) (string, error) {
+	if r.opts.User != "" {
+		return r.opts.User, nil
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := r.client.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("ask who the manager is: %w", err)
+	}
+	r.opts.User = review.Status.UserInfo.Username
+	return r.opts.User, nil
 }
 
 func (r *registrar) classify(ctx context.Context, leases []v1alpha1.FencedLease) (map[schema.GroupResource]guardkind.Kind, error) {

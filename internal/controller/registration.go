@@ -88,6 +88,8 @@ type Input struct {
 	// SystemWriters are the users whose DELETEs never call the webhook, so that namespaces can go and owners can be
 	// collected while every manager is down.
 	SystemWriters []string
+	// Sealer is the manager's own user, whose stamps become marks and never call the webhook. Empty means nobody.
+	Sealer string
 	// Endpoint and Bundle are where API servers reach the webhook, and the certificates by which they know it.
 	Endpoint Endpoint
 	Bundle   []byte

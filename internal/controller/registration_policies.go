@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 	"github.com/fencedlease/fencedlease/internal/probe"
 )
 
@@ -89,7 +90,7 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 
 // stampsPolicy copies a token carried by the request into the annotation, so that the mark moves in the same commit. It
 // leaves alone what the webhook must refuse: several tokens, text that is no token, and a token other than the one that
-// the writer has put into the annotation itself.
+// the writer has put into the annotation itself. A stamp of a seal carries its token in the name of its field manager.
 func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingAdmissionPolicy {
 	isProbe := celOwnGroup + " && " + celIsProbe(probe.Name(probe.Policies, hash))
 	stamp := celIsMark + " && v.size() == 1 && v[0].matches('" + celToken + "') && " +
@@ -100,10 +101,11 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 			FailurePolicy:      ptr.To(admissionv1.Fail),
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 			MatchConstraints:   policyConstraints(in, resolved.placed, ""),
-			MatchConditions:    []admissionv1.MatchCondition{{Name: "carrying", Expression: celMatch(in, isProbe, celHasExtra)}},
+			MatchConditions:    []admissionv1.MatchCondition{{Name: "carrying", Expression: celMatch(in, isProbe, "("+celHasExtra+" || ("+celStamp(in.Sealer)+"))")}},
 			Variables: []admissionv1.Variable{
 				{Name: "now", Expression: celAnnotations},
 				{Name: "stored", Expression: celStored},
+				{Name: "stamp", Expression: "(" + celStamp(in.Sealer) + ") ? " + celFieldManager + ".split('" + seal.Separator + "') : []"},
 			},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
@@ -111,6 +113,7 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 					"(has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}])",
 					"(" + isProbe + " ? [" + celAddAnnotation("'"+probe.StampAnnotation+"'", "'"+probe.Stamped(hash)+"'") + "] : [])",
 					"(has(request.userInfo.extra) ? request.userInfo.extra.transformList(k, v, " + stamp + ", " + celAddAnnotation("k", "v[0]") + ") : [])",
+					celStamped(),
 				}, " + ")},
 			}},
 		},

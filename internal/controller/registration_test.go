@@ -46,6 +46,7 @@ func testInput(leases ...v1alpha1.FencedLease) Input {
 			{Group: "rbac.authorization.k8s.io", Resource: "roles"}: {Class: guardkind.Builtin},
 		},
 		CRDUID: "crd-uid", Namespace: "fencedlease-system", SystemWriters: []string{"system:b", "system:a"},
+		Sealer:   "system:serviceaccount:fencedlease-system:controller-manager",
 		Endpoint: Endpoint{ServiceNamespace: "fencedlease-system", ServiceName: "webhook"}, Bundle: []byte("certificates"), MinVersion: "4711",
 	}
 }

@@ -35,7 +35,7 @@ func guardsConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 	return &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: meta,
 		Webhooks: webhooksOf(in, fencing.PathGuarded, probe.Name(probe.Guards, hash), placedFor(resolved.placed, false),
-			systemConditions(in.SystemWriters), admissionv1.Create, admissionv1.Update, admissionv1.Delete),
+			slices.Concat(systemConditions(in.SystemWriters), stampExempt(in.Sealer)), admissionv1.Create, admissionv1.Update, admissionv1.Delete),
 	}
 }
 
@@ -47,7 +47,8 @@ func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 	configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta}
 	webhooks := webhooksOf(in, fencing.PathStatus, probe.Name(probe.Status, hash), placedFor(resolved.placed, true), nil, admissionv1.Update)
 	judging := len(webhooks)
-	for _, w := range entryWebhooks(in, fencing.PathStamp, placedMain(resolved.placed), stampConditions(in.SystemWriters), admissionv1.Create, admissionv1.Update) {
+	conditions := slices.Concat(stampConditions(in.SystemWriters), stampExempt(in.Sealer))
+	for _, w := range entryWebhooks(in, fencing.PathStamp, placedMain(resolved.placed), conditions, admissionv1.Create, admissionv1.Update) {
 		w.Name = stampEntry + w.Name
 		webhooks = append(webhooks, w)
 	}

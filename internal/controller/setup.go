@@ -50,6 +50,9 @@ type Options struct {
 	// controller.
 	SystemWriters []string
 
+	// User is the manager's own user, whose stamps become marks. Defaults to whom the API server takes the manager for.
+	User string
+
 	// Reports are what this replica's webhook and lease view observe. Defaults to none.
 	Reports *Reports
 

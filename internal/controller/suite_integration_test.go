@@ -325,6 +325,8 @@ type hook struct {
 
 	mu    sync.Mutex
 	calls map[string]int
+	// failing says that every call but those of probes fails.
+	failing bool
 }
 
 func startHook(t *testing.T, cluster *env.Environment) *hook {
@@ -367,13 +369,24 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		response.Allowed = false
 		response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: v1alpha1.StatusReasonFenced, Message: probe.Refusal(hash)}
 	} else if request.Resource.Resource != v1alpha1.Resource.Resource || r.URL.Path != "/validate" {
-		h.count(request)
+		if h.count(request) {
+			http.Error(w, "down", http.StatusInternalServerError)
+			return
+		}
 	}
 	review.Request, review.Response = nil, response
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-func (h *hook) count(r *admissionapi.AdmissionRequest) {
+// down makes the webhook fail every call but those of probes, or not.
+func (h *hook) down(failing bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failing = failing
+}
+
+// count counts a call and reports whether it is to fail.
+func (h *hook) count(r *admissionapi.AdmissionRequest) (failing bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	what := r.Resource.Resource
@@ -381,6 +394,7 @@ func (h *hook) count(r *admissionapi.AdmissionRequest) {
 		what += "/" + r.SubResource
 	}
 	h.calls[fmt.Sprintf("%s %s %s", r.Operation, what, r.Namespace)]++
+	return h.failing
 }
 
 // take returns what was asked since the last take.
