@@ -19,7 +19,7 @@ import (
 // Authority serves certificates of one replica. It is a runnable of a controller-runtime manager that needs no election.
 type Authority struct {
 	opts    Options
-	metrics *metrics
+	metrics *Metrics
 
 	// served is the certificate in use, nil before the first.
 	served atomic.Pointer[servingLeaf]
@@ -52,7 +52,7 @@ func NewAuthority(opts Options) (*Authority, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	return &Authority{opts: opts, metrics: newMetrics(), changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
+	return &Authority{opts: opts, metrics: NewMetrics(), changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
 }
 
 // NeedLeaderElection returns false: every replica serves.

@@ -15,15 +15,16 @@ const (
 	kindLeaf = "leaf"
 )
 
-// metrics are what an Authority shows of itself.
-type metrics struct {
+// Metrics are what an Authority shows of itself. An Authority registers them with their values; alone they describe.
+type Metrics struct {
 	expiry   *prometheus.Desc
 	revision *prometheus.Desc
 	restores *prometheus.CounterVec
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
+// NewMetrics returns metrics without the values that come from a state.
+func NewMetrics() *Metrics {
+	m := &Metrics{
 		expiry: prometheus.NewDesc("fencedlease_certificate_expiry_seconds",
 			"Time until the CA that signs (kind ca) or the serving certificate of this replica (kind leaf) expires, negative when it has.",
 			[]string{"kind"}, nil),
@@ -42,14 +43,31 @@ func newMetrics() *metrics {
 	return m
 }
 
+// Describe sends the descriptors of the metrics.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.expiry
+	ch <- m.revision
+	m.restores.Describe(ch)
+}
+
+// Collect sends the metrics that do not come from a state.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) { m.restores.Collect(ch) }
+
+// LabelSets returns the values that each label of each metric can have.
+func (*Metrics) LabelSets() map[string]map[string][]string {
+	return map[string]map[string][]string{
+		"fencedlease_certificate_expiry_seconds": {"kind": {kindCA, kindLeaf}},
+		"fencedlease_certificate_restores_total": {"cause": {causeDeleted, causeDamaged, causeReplaced}},
+	}
+}
+
 var _ prometheus.Collector = (*Authority)(nil)
 
 // Describe sends the descriptors of the metrics.
-func (a *Authority) Describe(ch chan<- *prometheus.Desc) {
-	ch <- a.metrics.expiry
-	ch <- a.metrics.revision
-	a.metrics.restores.Describe(ch)
-}
+func (a *Authority) Describe(ch chan<- *prometheus.Desc) { a.metrics.Describe(ch) }
+
+// LabelSets returns the values that each label of each metric can have.
+func (a *Authority) LabelSets() map[string]map[string][]string { return a.metrics.LabelSets() }
 
 // Collect sends the metrics. Of what there is not yet, it sends none.
 func (a *Authority) Collect(ch chan<- prometheus.Metric) {
@@ -61,5 +79,5 @@ func (a *Authority) Collect(ch chan<- prometheus.Metric) {
 	if leaf := a.served.Load(); leaf != nil {
 		ch <- prometheus.MustNewConstMetric(a.metrics.expiry, prometheus.GaugeValue, leaf.tls.Leaf.NotAfter.Sub(now).Seconds(), kindLeaf)
 	}
-	a.metrics.restores.Collect(ch)
+	a.metrics.Collect(ch)
 }

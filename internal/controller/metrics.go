@@ -4,9 +4,11 @@
 package controller
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -28,6 +30,7 @@ type Metrics struct {
 	probes        *prometheus.CounterVec
 	skippedGuards *prometheus.GaugeVec
 	leases        *prometheus.Desc
+	conditions    *prometheus.Desc
 
 	mu sync.Mutex
 	// seen is what each lease was when it was last looked at.
@@ -38,6 +41,19 @@ type seenLease struct {
 	uid        types.UID
 	generation int64
 	state      string
+	// conditions are the statuses of conditions, by type, as they were last written.
+	conditions map[string]metav1.ConditionStatus
+}
+
+func conditionTypes() []string {
+	return []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionHeld, v1alpha1.ConditionSealed, v1alpha1.ConditionGenerationBehind,
+		v1alpha1.ConditionImplausibleMark,
+	}
+}
+
+func conditionStatuses() []metav1.ConditionStatus {
+	return []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}
 }
 
 var _ prometheus.Collector = &Metrics{}
@@ -62,7 +78,9 @@ func NewMetrics() *Metrics {
 			Name: "fencedlease_guards_skipped", Help: "Resources of guards that are not installed as they are written, by reason.",
 		}, []string{"reason"}),
 		leases: prometheus.NewDesc("fencedlease_leases", "FencedLeases by state.", []string{"state"}, nil),
-		seen:   map[types.NamespacedName]seenLease{},
+		conditions: prometheus.NewDesc("fencedlease_lease_conditions", "FencedLeases by condition and its status (true, false).",
+			[]string{"condition", "status"}, nil),
+		seen: map[types.NamespacedName]seenLease{},
 	}
 	for _, e := range Evidences() {
 		m.floorRaises.WithLabelValues(string(e))
@@ -70,7 +88,7 @@ func NewMetrics() *Metrics {
 	for _, kind := range registrationKinds() {
 		m.applies.WithLabelValues(kind)
 	}
-	for _, o := range []ProbeOutcome{ProbeInForce, ProbeNotYet, ProbeUnreachable, ProbeFailed} {
+	for _, o := range probeOutcomes() {
 		m.probes.WithLabelValues(string(o))
 	}
 	m.skipped(nil)
@@ -83,6 +101,31 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 		c.Describe(descs)
 	}
 	descs <- m.leases
+	descs <- m.conditions
+}
+
+// LabelSets returns the values that each label of each metric can have.
+func (*Metrics) LabelSets() map[string]map[string][]string {
+	return map[string]map[string][]string{
+		"fencedlease_generation_floor_raises_total": {"evidence": texts(Evidences())},
+		"fencedlease_registration_applies_total":    {"kind": registrationKinds()},
+		"fencedlease_registration_probes_total":     {"outcome": texts(probeOutcomes())},
+		"fencedlease_guards_skipped":                {"reason": texts(ProblemReasons())},
+		"fencedlease_leases":                        {"state": {stateHeld, stateReleased, stateNeverHeld}},
+		"fencedlease_lease_conditions":              {"condition": conditionTypes(), "status": {"true", "false"}},
+	}
+}
+
+func probeOutcomes() []ProbeOutcome {
+	return []ProbeOutcome{ProbeInForce, ProbeNotYet, ProbeUnreachable, ProbeFailed}
+}
+
+func texts[T ~string](values []T) []string {
+	out := make([]string, 0, len(values))
+	for _, v := range values {
+		out = append(out, string(v))
+	}
+	return out
 }
 
 // Collect implements prometheus.Collector.
@@ -91,13 +134,27 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 		c.Collect(metrics)
 	}
 	counts := map[string]int{stateHeld: 0, stateReleased: 0, stateNeverHeld: 0}
+	type condition struct {
+		name   string
+		status metav1.ConditionStatus
+	}
+	conditions := map[condition]int{}
 	m.mu.Lock()
 	for _, lease := range m.seen {
 		counts[lease.state]++
+		for name, status := range lease.conditions {
+			conditions[condition{name, status}]++
+		}
 	}
 	m.mu.Unlock()
 	for state, n := range counts {
 		metrics <- prometheus.MustNewConstMetric(m.leases, prometheus.GaugeValue, float64(n), state)
+	}
+	for _, name := range conditionTypes() {
+		for _, status := range conditionStatuses() {
+			metrics <- prometheus.MustNewConstMetric(m.conditions, prometheus.GaugeValue, float64(conditions[condition{name, status}]),
+				name, strings.ToLower(string(status)))
+		}
 	}
 }
 
@@ -108,7 +165,13 @@ func (m *Metrics) collectors() []prometheus.Collector {
 // observed takes a lease into account that was read.
 func (m *Metrics) observed(lease *v1alpha1.FencedLease) {
 	key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
-	now := seenLease{uid: lease.UID, generation: ptr.Deref(lease.Status.Generation, 0), state: stateOf(lease)}
+	now := seenLease{
+		uid: lease.UID, generation: ptr.Deref(lease.Status.Generation, 0), state: stateOf(lease),
+		conditions: make(map[string]metav1.ConditionStatus, len(lease.Status.Conditions)),
+	}
+	for _, c := range lease.Status.Conditions {
+		now.conditions[c.Type] = c.Status
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if before, known := m.seen[key]; known && before.uid == now.uid && now.generation > before.generation {

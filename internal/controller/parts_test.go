@@ -134,6 +134,24 @@ func TestFirstFloor(t *testing.T) {
 	}
 }
 
+// conditionCounts returns the numbers of leases by condition and status.
+func conditionCounts(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "fencedlease_lease_conditions" {
+			for _, metric := range f.GetMetric() {
+				counts[metric.GetLabel()[0].GetValue()+" "+metric.GetLabel()[1].GetValue()] = metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return counts
+}
+
 func TestMetricsFollowTheirConventions(t *testing.T) {
 	m := NewMetrics()
 	l := held(101, "me")
@@ -152,6 +170,21 @@ func TestMetricsFollowTheirConventions(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(m.handovers); got != 1 {
 		t.Errorf("%v handovers, want 1", got)
+	}
+	silent := held(103, "me")
+	silent.Name = "silent"
+	silent.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}, {Type: v1alpha1.ConditionHeld, Status: metav1.ConditionTrue},
+	}
+	m.observed(&silent)
+	for name, want := range map[string]float64{"Ready false": 1, "Ready true": 0, "Held true": 1, "Sealed false": 0} {
+		if got := conditionCounts(t, registry)[name]; got != want {
+			t.Errorf("leases with %s: want %v, got %v", name, want, got)
+		}
+	}
+	m.gone(types.NamespacedName{Namespace: silent.Namespace, Name: silent.Name})
+	if got := conditionCounts(t, registry)["Ready false"]; got != 0 {
+		t.Errorf("leases that are gone keep conditions: got %v", got)
 	}
 	count := func() map[string]float64 {
 		families, err := registry.Gather()

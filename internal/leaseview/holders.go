@@ -25,6 +25,7 @@ type Holders struct {
 	renewalGap prometheus.Histogram
 	vacancy    *prometheus.HistogramVec
 	firstWrite prometheus.Histogram
+	overdue    *prometheus.Desc
 
 	mu     sync.Mutex
 	leases map[types.NamespacedName]*holding
@@ -40,6 +41,10 @@ type holding struct {
 	// sign is when the last renewal, acquisition or release arrived. It is zero after a list, which does not tell when
 	// its content came about.
 	sign time.Time
+	// duration is how long a silent holder keeps the lease, and heard when this replica last learned anything of it: its last
+	// sign, or the list that first showed it.
+	duration time.Duration
+	heard    time.Time
 	// vacant is the last sign of the term before this one, while no write under this one was admitted; else zero.
 	vacant time.Time
 }
@@ -74,6 +79,8 @@ func NewHolders(c clock.PassiveClock) *Holders {
 				"admitted. Every replica measures its own first write, so read the lowest of all.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 20, 30, 60, 120, 300},
 		}),
+		overdue: prometheus.NewDesc("fencedlease_leases_overdue",
+			"FencedLeases with a recorded holder that this replica has not seen renew for longer than the lease duration.", nil, nil),
 		leases: map[types.NamespacedName]*holding{},
 	}
 	h.vacancy.WithLabelValues(endReleased)
@@ -86,6 +93,7 @@ func (h *Holders) Describe(ch chan<- *prometheus.Desc) {
 	h.renewalGap.Describe(ch)
 	h.vacancy.Describe(ch)
 	h.firstWrite.Describe(ch)
+	ch <- h.overdue
 }
 
 // Collect sends the metrics.
@@ -93,6 +101,27 @@ func (h *Holders) Collect(ch chan<- prometheus.Metric) {
 	h.renewalGap.Collect(ch)
 	h.vacancy.Collect(ch)
 	h.firstWrite.Collect(ch)
+	ch <- prometheus.MustNewConstMetric(h.overdue, prometheus.GaugeValue, float64(h.countOverdue()))
+}
+
+// LabelSets returns the values that each label of each metric can have.
+func (*Holders) LabelSets() map[string]map[string][]string {
+	return map[string]map[string][]string{
+		"fencedlease_handover_vacancy_seconds": {"end": {endReleased, endSilent}},
+	}
+}
+
+func (h *Holders) countOverdue() int {
+	now := h.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	overdue := 0
+	for _, is := range h.leases {
+		if !is.released && is.duration > 0 && now.Sub(is.heard) > is.duration {
+			overdue++
+		}
+	}
+	return overdue
 }
 
 // Admitted notes that a write under a generation of the lease was admitted.
@@ -115,11 +144,15 @@ func (h *Holders) changed(lease *v1alpha1.FencedLease) {
 	defer h.mu.Unlock()
 	was := h.leases[keyOf(lease)]
 	h.leases[keyOf(lease)] = is
+	is.heard = arrived
 	if was == nil || was.uid != is.uid || is.generation < was.generation {
 		is.sign = arrived
 		return
 	}
 	is.sign, is.vacant = was.sign, was.vacant
+	if was.same(is) {
+		is.heard = was.heard
+	}
 	switch {
 	case is.term != was.term:
 		is.sign, is.vacant = arrived, time.Time{}
@@ -144,15 +177,17 @@ func (h *Holders) changed(lease *v1alpha1.FencedLease) {
 
 // listed takes in a list, which tells what is there, and not since when.
 func (h *Holders) listed(leases []*v1alpha1.FencedLease) {
+	arrived := h.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.leases
 	h.leases = make(map[types.NamespacedName]*holding, len(leases))
 	for _, lease := range leases {
 		is := holdingOf(lease)
+		is.heard = arrived
 		// What is as it was seen last has a known time still.
 		if was := before[keyOf(lease)]; was != nil && was.same(is) {
-			is = was
+			is.sign, is.vacant, is.heard = was.sign, was.vacant, was.heard
 		}
 		h.leases[keyOf(lease)] = is
 	}
@@ -178,6 +213,7 @@ func holdingOf(lease *v1alpha1.FencedLease) *holding {
 		generation: ptr.Deref(status.Generation, 0),
 		term:       ptr.Deref(status.Term, ""),
 		released:   ptr.Deref(status.HolderIdentity, "") == "",
+		duration:   time.Duration(lease.Spec.LeaseDurationSeconds) * time.Second,
 	}
 	if status.RenewTime != nil {
 		is.renewTime = status.RenewTime.Time

@@ -144,6 +144,36 @@ func TestHoldersMeasureWhatTheyHaveSeen(t *testing.T) {
 	}
 }
 
+// Alerts on leases whose holder is gone rest on this.
+func TestHoldersCountThoseThatAreOverdue(t *testing.T) {
+	t.Parallel()
+	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	h := NewHolders(now)
+	for _, step := range []struct {
+		name string
+		do   func()
+		pass time.Duration
+		want int
+	}{
+		{"a holder that has just acquired", func() { h.changed(held(1, "aaaaaaaa", 1)) }, 10 * time.Second, 0},
+		{"its whole duration is over", func() {}, time.Second, 1},
+		{"a change that is no renewal", func() { h.changed(held(1, "aaaaaaaa", 1)) }, 0, 1},
+		{"the same in a list", func() { h.listed([]*v1alpha1.FencedLease{held(1, "aaaaaaaa", 1)}) }, 0, 1},
+		{"a renewal that a list shows", func() { h.listed([]*v1alpha1.FencedLease{held(1, "aaaaaaaa", 2)}) }, 10 * time.Second, 0},
+		{"silence after that", func() {}, time.Second, 1},
+		{"a renewal", func() { h.changed(held(1, "aaaaaaaa", 3)) }, 11 * time.Second, 1},
+		{"a release", func() { h.changed(releasedBy(held(1, "aaaaaaaa", 3))) }, time.Minute, 0},
+		{"a successor", func() { h.changed(held(2, "bbbbbbbb", 4)) }, 11 * time.Second, 1},
+		{"the lease is deleted", func() { h.gone(keyA) }, time.Minute, 0},
+	} {
+		step.do()
+		now.SetTime(now.Now().Add(step.pass))
+		if got := h.countOverdue(); got != step.want {
+			t.Errorf("%s: want %d overdue, got %d", step.name, step.want, got)
+		}
+	}
+}
+
 // The view feeds its Holders: events count, and so does nothing that arrives after the copy was replaced.
 func TestAViewFeedsItsHolders(t *testing.T) {
 	t.Parallel()

@@ -65,6 +65,15 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.reads, m.requests, m.duration, m.relists}
 }
 
+// LabelSets returns the values that each label of each metric can have.
+func (*Metrics) LabelSets() map[string]map[string][]string {
+	return map[string]map[string][]string{
+		"fencedlease_lease_reads_total":             {"result": {resultOK, resultNotFound, resultError}},
+		"fencedlease_lease_read_requests_total":     {"result": {resultOK, resultNotFound, resultError, resultAbandoned}},
+		"fencedlease_lease_view_replacements_total": {"reason": {relistBehind, relistLagging, relistSilent}},
+	}
+}
+
 // Describe sends the descriptors of the metrics.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {

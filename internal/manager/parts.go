@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,11 +47,12 @@ type parts struct {
 	view      *leaseview.View
 	holders   *leaseview.Holders
 
-	collectors []prometheus.Collector
+	measures measures
 }
 
 // build makes all parts and connects them.
 func (p *parts) build() error {
+	p.measures = newMeasures(p.deps.Clock)
 	scheme, err := newScheme()
 	if err != nil {
 		return err
@@ -119,11 +119,9 @@ func (p *parts) buildLeaseView() error {
 	if err != nil {
 		return fmt.Errorf("build watch of leases: %w", err)
 	}
-	counts := leaseview.NewMetrics()
-	p.holders = leaseview.NewHolders(p.deps.Clock)
-	p.collectors = append(p.collectors, counts, p.holders)
+	p.holders = p.measures.holders
 	p.view, err = leaseview.New(leaseview.Options{
-		Reader: reader, Source: source, Clock: p.deps.Clock, Metrics: counts, Holders: p.holders,
+		Reader: reader, Source: source, Clock: p.deps.Clock, Metrics: p.measures.view, Holders: p.holders,
 		OnBehind: func(key types.NamespacedName, cached, _ *v1alpha1.FencedLease) {
 			generation := ptr.Deref(cached.Status.Generation, 0)
 			p.reports.Report(controller.Observed{Lease: key, Generation: generation, Evidence: controller.EvidenceStore})
@@ -137,15 +135,13 @@ func (p *parts) buildLeaseView() error {
 }
 
 func (p *parts) buildWebhooks() error {
-	counts := fencing.NewMetrics()
-	p.collectors = append(p.collectors, counts)
 	handler := fencing.NewHandler(fencing.Options{
 		Leases:             p.view,
 		Namespaces:         fencing.NewNamespaces(p.manager.GetCache(), p.clients.live),
 		Objects:            fencing.NewObjects(p.clients.metadata),
 		Permissions:        fencing.NewPermissions(p.clients.kube.AuthorizationV1().SubjectAccessReviews()),
 		Observer:           observers{p.evidence, p.reports},
-		Metrics:            counts,
+		Metrics:            p.measures.reviews,
 		Clock:              p.deps.Clock,
 		System:             p.options.systemWriters(),
 		ExcludedNamespaces: []string{metav1.NamespaceSystem, p.options.Namespace},
@@ -166,8 +162,6 @@ func (p *parts) buildWebhooks() error {
 }
 
 func (p *parts) buildControllers() error {
-	counts := controller.NewMetrics()
-	p.collectors = append(p.collectors, counts)
 	changes := make(chan event.GenericEvent)
 	err := controller.SetupWithManager(p.manager, controller.Options{
 		Namespace:          p.options.Namespace,
@@ -176,7 +170,7 @@ func (p *parts) buildControllers() error {
 		BundleChanged:      changes,
 		SystemWriters:      p.options.SystemCollectors,
 		Reports:            p.reports,
-		Metrics:            counts,
+		Metrics:            p.measures.controller,
 		Clock:              p.deps.Clock,
 		SkipNameValidation: true,
 	})
@@ -195,7 +189,7 @@ func (p *parts) addRunnables() error {
 }
 
 func (p *parts) registerMetrics() error {
-	for _, c := range append(p.collectors, p.authority) {
+	for _, c := range p.measures.collectors(p.authority) {
 		if err := p.deps.Registry.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}

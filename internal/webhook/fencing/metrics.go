@@ -81,6 +81,35 @@ func NewMetrics() *Metrics {
 	return m
 }
 
+// LabelSets returns the values that each label of each metric can have.
+func (*Metrics) LabelSets() map[string]map[string][]string {
+	outcomes := []string{outcomeAllow, outcomeDeny, outcomeUnavailable}
+	reasons := []string{reasonUnguarded, reasonCannotTell, reasonMalformedCall}
+	for _, r := range slices.Concat(fence.AllowReasons(), fence.DenyReasons(),
+		[]fence.Reason{fence.NotStamped, fence.UnsupportedOperation, fence.NotFresh}) {
+		if !slices.Contains(reasons, string(r)) {
+			reasons = append(reasons, string(r))
+		}
+	}
+	denials := make([]string, 0, len(fence.DenyReasons()))
+	for _, r := range fence.DenyReasons() {
+		denials = append(denials, string(r))
+	}
+	stamps := make([]string, 0, len(stampResults()))
+	for _, r := range stampResults() {
+		stamps = append(stamps, string(r))
+	}
+	return map[string]map[string][]string{
+		"fencedlease_reviews_total": {
+			"outcome": outcomes, "reason": reasons, "operation": {"create", "update", "delete", otherLabel},
+			"subresource": {"main", fence.SubresourceStatus, fence.SubresourceScale, otherLabel}, "dry_run": {"true", "false"},
+		},
+		"fencedlease_audit_refusals_total":    {"reason": denials},
+		"fencedlease_review_duration_seconds": {"outcome": outcomes},
+		"fencedlease_credential_stamps_total": {"result": stamps},
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.collected {
