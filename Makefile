@@ -68,6 +68,11 @@ plugin-docs: ## Generate docs/kubectl-fencedlease.md from the commands of the ku
 	go run ./hack/plugindocs > docs/.kubectl-fencedlease.md
 	@mv docs/.kubectl-fencedlease.md docs/kubectl-fencedlease.md
 
+.PHONY: metrics-docs
+metrics-docs: ## Generate docs/metrics.md from the metrics that the manager registers.
+	go run ./hack/metricsdocs > docs/.metrics.md
+	@mv docs/.metrics.md docs/metrics.md
+
 .PHONY: fmt
 fmt: ## Format the code.
 	go fmt ./...
@@ -94,7 +99,7 @@ lint-config: ## Check the linters' own configuration.
 	hack/make/lint-config.sh .golangci.yml .golangci-kal.yml
 
 .PHONY: verify
-verify: manifests generate api-docs plugin-docs build-installer lint-config lint lint-api ## Generate everything anew, lint, and fail on any difference to what is committed.
+verify: manifests generate api-docs plugin-docs metrics-docs build-installer lint-config lint lint-api ## Generate everything anew, lint, and fail on any difference to what is committed.
 	hack/make/verify-clean.sh
 
 ##@ Test
