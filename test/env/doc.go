@@ -27,6 +27,7 @@
 //     and watches reconnect. Kill is Stop without a chance to end in order.
 //   - With Options.EtcdMembers each member of etcd can be killed, started, paused and continued alone.
 //   - StartProxy puts a proxy between any two parties, which delays, holds, cuts or loses answers.
+//   - NewProgram runs any program like the parts of the control plane, so that it can be killed and paused.
 //   - EtcdSnapshot and RestoreSnapshot turn the store back, with or without raised revisions.
 //   - Kubectl runs kubectl as the administrator, KubectlAs as anybody.
 //   - SetFloor, Acquire, Renew and Release write a FencedLease's status as the controller and holders do.

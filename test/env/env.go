@@ -77,6 +77,7 @@ type Environment struct {
 
 	restores    int
 	proxies     []*Proxy
+	programs    []*Program
 	namespaces  atomic.Int64
 	kubeconfigs atomic.Int64
 	stopOnce    sync.Once
@@ -159,6 +160,9 @@ func (e *Environment) Stop() error {
 		var errs []error
 		// The store is of no use any more, so nothing needs to end in order.
 		processes := []*process{e.controllerManager}
+		for _, program := range e.programs {
+			processes = append(processes, program.process)
+		}
 		for _, m := range e.etcd {
 			processes = append(processes, m.process)
 		}

@@ -6,6 +6,7 @@ package env
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,10 +26,14 @@ type process struct {
 	args    []string
 	dir     string
 	logPath string
+	// environ replaces the environment of this process, and input gives the program a standard input.
+	environ []string
+	input   bool
 
-	mu   sync.Mutex
-	cmd  *exec.Cmd
-	done chan struct{}
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	done  chan struct{}
 }
 
 // start starts the program. It fails if it runs already.
@@ -46,6 +51,13 @@ func (p *process) start() error {
 	cmd.Dir = p.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = sysProcAttr()
+	cmd.Env = p.environ
+	var stdin io.WriteCloser
+	if p.input {
+		if stdin, err = cmd.StdinPipe(); err != nil {
+			return errors.Join(fmt.Errorf("make standard input of %s: %w", p.name, err), log.Close())
+		}
+	}
 
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -65,7 +77,7 @@ func (p *process) start() error {
 	if err := <-started; err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	p.cmd, p.done = cmd, done
+	p.cmd, p.done, p.stdin = cmd, done, stdin
 	return nil
 }
 
