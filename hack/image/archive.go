@@ -29,7 +29,7 @@ const (
 )
 
 // write writes the archive of an image, or of an index of several, and returns its digest.
-func write(binaries []build, tag, archive string) (digest v1.Hash, err error) {
+func write(binaries []build, program, tag, archive string) (digest v1.Hash, err error) {
 	folder, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("make folder: %w", err)
@@ -38,7 +38,7 @@ func write(binaries []build, tag, archive string) (digest v1.Hash, err error) {
 
 	images := make([]v1.Image, len(binaries))
 	for i, b := range binaries {
-		if images[i], err = imageOf(b); err != nil {
+		if images[i], err = imageOf(b, program); err != nil {
 			return v1.Hash{}, fmt.Errorf("make image of %s: %w", b.platform, err)
 		}
 	}

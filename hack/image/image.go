@@ -20,10 +20,8 @@ import (
 
 const (
 	// user is the one that images without a shell usually run by, as the Dockerfile's base does.
-	user = "65532"
-	// program is where the manager is, as config/manager and the Dockerfile have it.
-	program = "/manager"
-	source  = "https://github.com/fencedlease/fencedlease"
+	user   = "65532"
+	source = "https://github.com/fencedlease/fencedlease"
 )
 
 // epoch is the time of everything in the image, so that it depends on the binary alone.
@@ -36,8 +34,8 @@ type entry struct {
 	content []byte
 }
 
-// imageOf returns the image of one binary.
-func imageOf(b build) (v1.Image, error) {
+// imageOf returns the image of one binary, which it runs as program.
+func imageOf(b build, program string) (v1.Image, error) {
 	binary, err := os.ReadFile(b.path)
 	if err != nil {
 		return nil, fmt.Errorf("read binary: %w", err)

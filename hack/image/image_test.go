@@ -75,6 +75,17 @@ func digestOf(told string) string {
 	return digest
 }
 
+func TestTheImageRunsAnotherProgram(t *testing.T) {
+	name, _ := archive(t, "-binary", "linux/amd64="+binary(t, "a worker"), "-program", "/worker")
+	image, err := tarball.ImageFromPath(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config, err := image.ConfigFile(); err != nil || !slices.Equal(config.Config.Entrypoint, []string{"/worker"}) {
+		t.Errorf("configuration: %+v, %v", config, err)
+	}
+}
+
 func TestTheImageRunsTheManagerAsNonroot(t *testing.T) {
 	name, _ := archive(t, "-binary", "linux/arm64="+binary(t, "the manager"))
 	image, err := tarball.ImageFromPath(name, nil)
@@ -195,6 +206,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"a missing binary":   {[]string{"-binary", "linux/amd64=" + filepath.Join(t.TempDir(), "none"), "-tag", tag, "-output", filepath.Join(t.TempDir(), "x")}, "read binary"},
 		"an unknown folder":  {[]string{"-binary", "linux/amd64=" + binary(t, "a"), "-tag", tag, "-output", filepath.Join(t.TempDir(), "none", "x")}, "create archive"},
 		"a trailing word":    {[]string{"-binary", "linux/amd64=" + binary(t, "a"), "-tag", tag, "-output", "x", "y"}, "and nothing else"},
+		"no path of a file":  {[]string{"-binary", "linux/amd64=" + binary(t, "a"), "-tag", tag, "-output", "x", "-program", "bin/x"}, "in the root folder"},
 		"an unknown setting": {[]string{"-platform", "x"}, "flag provided but not defined"},
 	} {
 		t.Run(name, func(t *testing.T) {

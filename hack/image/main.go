@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -53,11 +54,13 @@ func (p *platforms) Set(text string) error {
 // run writes the archive and tells the digest.
 func run(args []string, out io.Writer) error {
 	var (
-		binaries     platforms
-		tag, archive string
+		binaries              platforms
+		program, tag, archive string
 	)
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
-	flags.Var(&binaries, "binary", "`<os>/<arch>=<path>` of a static binary of the manager. May be given several times.")
+	flags.Var(&binaries, "binary", "`<os>/<arch>=<path>` of a static binary. May be given several times.")
+	// As config/manager and the Dockerfile have it.
+	flags.StringVar(&program, "program", "/manager", "Path of the binary in the image, which the image runs.")
 	flags.StringVar(&tag, "tag", "", "Name and tag of the image.")
 	flags.StringVar(&archive, "output", "", "Path of the archive.")
 	if err := flags.Parse(args); err != nil {
@@ -66,7 +69,10 @@ func run(args []string, out io.Writer) error {
 	if len(binaries) == 0 || tag == "" || archive == "" || flags.NArg() > 0 {
 		return errors.New("-binary, -tag and -output are needed, and nothing else")
 	}
-	digest, err := write(binaries, tag, archive)
+	if !path.IsAbs(program) || path.Clean(program) != program || path.Dir(program) != "/" {
+		return fmt.Errorf("-program %s: want the path of a file in the root folder", program)
+	}
+	digest, err := write(binaries, program, tag, archive)
 	if err != nil {
 		return err
 	}
