@@ -12,6 +12,9 @@ const (
 	ConditionHeld = "Held"
 	// ConditionSealed is True when the current term needs no seal or has been sealed.
 	ConditionSealed = "Sealed"
+	// ConditionLateCreate is True when a guarded object that was created under an ended term appeared after the current
+	// term's seal had begun. It stays True until a later term has been sealed without one.
+	ConditionLateCreate = "LateCreate"
 	// ConditionGenerationBehind is True when something showed a generation above the lease's: the store was restored,
 	// or objects came from another cluster. The floor has been raised; the next acquisition starts above it.
 	ConditionGenerationBehind = "GenerationBehind"
@@ -44,8 +47,21 @@ const (
 	ReasonSealNotRequired = "NotRequired"
 	// ReasonSealed (Sealed=True): every guarded object carries the term's generation.
 	ReasonSealed = "Sealed"
-	// ReasonSealPending (Sealed=False): guarded objects are still to be stamped.
+	// ReasonSealPending (Sealed=False): guarded objects are being stamped; the message says how many. Wait.
 	ReasonSealPending = "Pending"
+	// ReasonSealWaiting (Sealed=False): the guards must be in force before objects are stamped; see Ready.
+	ReasonSealWaiting = "WaitingForGuards"
+	// ReasonSealForbidden (Sealed=False): the manager lacks a right on a guarded kind; the message names the rule to grant.
+	ReasonSealForbidden = "Forbidden"
+	// ReasonSealFailing (Sealed=False): objects cannot be stamped for another reason, which the message tells. It is retried.
+	ReasonSealFailing = "Failing"
+	// ReasonNoLateCreate (LateCreate=False): no such object has been seen.
+	ReasonNoLateCreate = "None"
+	// ReasonLateCreateReported (LateCreate=True): the message names the object. It carries the current term's mark now. See
+	// whether it should be there.
+	ReasonLateCreateReported = "Reported"
+	// ReasonLateCreateDeleted (LateCreate=True): the object that the message names was deleted, as spec.lateCreates says.
+	ReasonLateCreateDeleted = "Deleted"
 	// ReasonHigherGenerationSeen (GenerationBehind=True): a mark or a token above the lease's generation was seen.
 	ReasonHigherGenerationSeen = "HigherGenerationSeen"
 	// ReasonStoreWentBack (GenerationBehind=True): the store answered with an older lease than was seen before.

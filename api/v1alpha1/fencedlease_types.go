@@ -43,6 +43,19 @@ const (
 	SealNotRequired Seal = "NotRequired"
 )
 
+// LateCreates says what happens to a guarded object that was created under an ended term and appears after the seal of the
+// next one.
+//
+// +kubebuilder:validation:Enum=Report;Delete
+type LateCreates string
+
+const (
+	// LateCreatesReport leaves the object, stamps it with the current term, and reports it.
+	LateCreatesReport LateCreates = "Report"
+	// LateCreatesDelete deletes the object and reports it.
+	LateCreatesDelete LateCreates = "Delete"
+)
+
 // FencedLease records who leads, under which generation, and which custom resources accept only the writes of the
 // current holder.
 //
@@ -111,6 +124,13 @@ type FencedLeaseSpec struct {
 	// +optional
 	// +default="Lazy"
 	Handover Handover `json:"handover,omitempty"`
+
+	// lateCreates is what happens to a guarded object that was created under an ended term and appears only after the seal of
+	// the next one has begun, as no API can hold back a create that is under way: Report leaves and reports it, Delete
+	// deletes it as well. Only terms that begin with a seal find such objects. Defaults to Report.
+	// +optional
+	// +default="Report"
+	LateCreates LateCreates `json:"lateCreates,omitempty"`
 
 	// minGeneration is a floor for generations, from 0 to 10^15: the next acquisition starts above it. Raise it after a
 	// restore that lost generations. Lowering it takes no generation back. Defaults to 0.
@@ -281,7 +301,8 @@ type FencedLeaseStatus struct {
 	// +required
 	Seal Seal `json:"seal,omitempty"`
 
-	// sealedGeneration is the last generation that every guarded object was stamped with. The controller sets it.
+	// sealedGeneration is the last generation that every guarded object was stamped with. While it equals generation, no write
+	// under an older generation is committed to a guarded object, but for late creates. The controller sets it.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=999999999999999999
@@ -301,7 +322,7 @@ type FencedLeaseStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready, Held, Sealed, GenerationBehind and ImplausibleMark. The controller sets them.
+	// conditions are Ready, Held, Sealed, LateCreate, GenerationBehind and ImplausibleMark. The controller sets them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -190,9 +190,9 @@ func (s *suite) register(t *testing.T, url string, ca []byte) {
 	g.Expect(s.admin.Create(t.Context(), configuration)).To(Succeed())
 
 	namespace := s.CreateNamespace(t)
-	sealing := env.NewLease(namespace, "sealing", func(l *api.FencedLease) { l.Spec.Handover = api.HandoverSeal })
+	refused := env.NewLease(namespace, "refused", func(l *api.FencedLease) { l.Spec.Guards[0].APIGroups = []string{api.GroupName} })
 	g.Eventually(func() error {
-		return s.admin.Create(t.Context(), sealing.DeepCopy(), client.DryRunAll)
+		return s.admin.Create(t.Context(), refused.DeepCopy(), client.DryRunAll)
 	}).WithTimeout(patience).WithPolling(50*time.Millisecond).Should(MatchError(ContainSubstring(
 		`admission webhook "policy.fencedleases.coordination.fencedlease.io" denied the request`)), "the registration is not in force")
 }

@@ -68,9 +68,9 @@ func (r review) checkPolicy(f *findings, spec *field.Path) {
 	if r.old != nil {
 		before = r.old.Spec
 	}
-	if now.Handover == api.HandoverSeal && before.Handover != api.HandoverSeal {
-		f.refuse(field.Invalid(spec.Child("handover"), now.Handover,
-			"sealing is not available in this version: use Lazy, which protects each object from the new holder's first write to it on"))
+	if now.LateCreates == api.LateCreatesDelete && now.Handover != api.HandoverSeal &&
+		(before.LateCreates != now.LateCreates || before.Handover != now.Handover) {
+		f.warnf(spec.Child("lateCreates"), "Delete finds nothing in terms that need no seal: set handover to Seal")
 	}
 	if d := now.LeaseDurationSeconds; d > 0 && d < shortDuration && d != before.LeaseDurationSeconds {
 		f.warnf(spec.Child("leaseDurationSeconds"),

@@ -109,15 +109,27 @@ func TestCheck(t *testing.T) {
 		"a guard of a custom resource is accepted": {lease: lease(guards(reports))},
 
 		// Handover and the other fields of the policy.
-		"sealing is refused": {
+		"sealing is accepted": {
 			lease: lease(func(l *api.FencedLease) { l.Spec.Handover = api.HandoverSeal }),
-			errs: []string{
-				`spec.handover: Invalid value: "Seal": sealing is not available in this version: use Lazy, which protects each object from the new holder's first write to it on`,
-			},
 		},
-		"sealing that is stored already is let be": {
-			old:   lease(func(l *api.FencedLease) { l.Spec.Handover = api.HandoverSeal }),
-			lease: lease(func(l *api.FencedLease) { l.Spec.Handover = api.HandoverSeal; l.Labels = map[string]string{"a": "b"} }),
+		"deleting late creates of sealed terms is accepted": {
+			lease: lease(func(l *api.FencedLease) {
+				l.Spec.Handover, l.Spec.LateCreates = api.HandoverSeal, api.LateCreatesDelete
+			}),
+		},
+		"deleting late creates without a seal is warned about": {
+			lease: lease(func(l *api.FencedLease) {
+				l.Spec.Handover, l.Spec.LateCreates = api.HandoverLazy, api.LateCreatesDelete
+			}),
+			warnings: []string{"spec.lateCreates: Delete finds nothing in terms that need no seal: set handover to Seal"},
+		},
+		"the warning is not repeated": {
+			old: lease(func(l *api.FencedLease) {
+				l.Spec.Handover, l.Spec.LateCreates = api.HandoverLazy, api.LateCreatesDelete
+			}),
+			lease: lease(func(l *api.FencedLease) {
+				l.Spec.Handover, l.Spec.LateCreates, l.Labels = api.HandoverLazy, api.LateCreatesDelete, map[string]string{"a": "b"}
+			}),
 		},
 		"a duration of five seconds is accepted": {
 			lease: lease(func(l *api.FencedLease) { l.Spec.LeaseDurationSeconds = 5 }),

@@ -119,7 +119,6 @@ func TestHandlerIsTotal(t *testing.T) {
 	good := raw(t, lease(guards(guard("example.com", "reports"))))
 	widened := raw(t, lease(guards(wide(guard("example.com", "reports")))))
 	own := raw(t, lease(guards(guard("coordination.fencedlease.io", "fencedleases"))))
-	sealing := raw(t, lease(func(l *api.FencedLease) { l.Spec.Handover = api.HandoverSeal }))
 	held := raw(t, lease(func(l *api.FencedLease) { l.Status.HolderIdentity, l.Status.Generation = new("pod-a"), new(int64(33)) }))
 	broken, number := []byte(`{"spec":`), []byte(`{"apiVersion":"coordination.fencedlease.io/v1alpha1","kind":"FencedLease","spec":{"guards":7}}`)
 	const cannot = "cannot judge this FencedLease, nothing was written: "
@@ -202,7 +201,7 @@ func TestHandlerIsTotal(t *testing.T) {
 		},
 
 		"update of a good lease":         {request: request(admissionv1.Update, good, held), allowed: true, code: 200},
-		"update to a bad lease":          {request: request(admissionv1.Update, sealing, good), code: 422, reason: metav1.StatusReasonInvalid, message: "spec.handover: Invalid value"},
+		"update to a bad lease":          {request: request(admissionv1.Update, own, good), code: 422, reason: metav1.StatusReasonInvalid, message: "spec.guards[0].apiGroups[0]: Invalid value"},
 		"update without an object":       {request: request(admissionv1.Update, nil, good), code: 400},
 		"update without an old object":   {request: request(admissionv1.Update, good, nil), code: 400},
 		"update of no JSON":              {request: request(admissionv1.Update, broken, good), code: 400},

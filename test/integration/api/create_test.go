@@ -92,6 +92,7 @@ var _ = Describe("Creation", func() {
 			LeaseDurationSeconds: 15,
 			Enforcement:          v1alpha1.EnforcementEnforce,
 			Handover:             v1alpha1.HandoverLazy,
+			LateCreates:          v1alpha1.LateCreatesReport,
 			MinGeneration:        ptr.To[int64](0),
 		}))
 	})

@@ -72,6 +72,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.fencedlease.fencedlease.api.v1alpha1.Handover
       default: Lazy
+    - name: lateCreates
+      type:
+        namedType: com.github.fencedlease.fencedlease.api.v1alpha1.LateCreates
+      default: Report
     - name: leaseDurationSeconds
       type:
         scalar: numeric
@@ -160,6 +164,8 @@ var schemaYAML = typed.YAMLObject(`types:
             namedType: com.github.fencedlease.fencedlease.api.v1alpha1.Subject
           elementRelationship: atomic
 - name: com.github.fencedlease.fencedlease.api.v1alpha1.Handover
+  scalar: string
+- name: com.github.fencedlease.fencedlease.api.v1alpha1.LateCreates
   scalar: string
 - name: com.github.fencedlease.fencedlease.api.v1alpha1.Seal
   scalar: string

@@ -23,6 +23,10 @@ type FencedLeaseSpecApplyConfiguration struct {
 	// handover is how a new holder takes the guarded objects over: Lazy protects each object from the new holder's first
 	// write to it on, Seal stamps all of them before the new holder may write. Defaults to Lazy.
 	Handover *apiv1alpha1.Handover `json:"handover,omitempty"`
+	// lateCreates is what happens to a guarded object that was created under an ended term and appears only after the seal of
+	// the next one has begun, as no API can hold back a create that is under way: Report leaves and reports it, Delete
+	// deletes it as well. Only terms that begin with a seal find such objects. Defaults to Report.
+	LateCreates *apiv1alpha1.LateCreates `json:"lateCreates,omitempty"`
 	// minGeneration is a floor for generations, from 0 to 10^15: the next acquisition starts above it. Raise it after a
 	// restore that lost generations. Lowering it takes no generation back. Defaults to 0.
 	MinGeneration *int64 `json:"minGeneration,omitempty"`
@@ -58,6 +62,14 @@ func (b *FencedLeaseSpecApplyConfiguration) WithEnforcement(value apiv1alpha1.En
 // If called multiple times, the Handover field is set to the value of the last call.
 func (b *FencedLeaseSpecApplyConfiguration) WithHandover(value apiv1alpha1.Handover) *FencedLeaseSpecApplyConfiguration {
 	b.Handover = &value
+	return b
+}
+
+// WithLateCreates sets the LateCreates field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LateCreates field is set to the value of the last call.
+func (b *FencedLeaseSpecApplyConfiguration) WithLateCreates(value apiv1alpha1.LateCreates) *FencedLeaseSpecApplyConfiguration {
+	b.LateCreates = &value
 	return b
 }
 

@@ -39,14 +39,15 @@ type FencedLeaseStatusApplyConfiguration struct {
 	Handover *apiv1alpha1.Handover `json:"handover,omitempty"`
 	// seal says whether the current term must begin with a seal. The holder sets it at acquisition.
 	Seal *apiv1alpha1.Seal `json:"seal,omitempty"`
-	// sealedGeneration is the last generation that every guarded object was stamped with. The controller sets it.
+	// sealedGeneration is the last generation that every guarded object was stamped with. While it equals generation, no write
+	// under an older generation is committed to a guarded object, but for late creates. The controller sets it.
 	SealedGeneration *int64 `json:"sealedGeneration,omitempty"`
 	// credentials are the service-account tokens that were requested for terms: a write made with one presents the token
 	// of its term. At most 8; holders add theirs and drop the oldest.
 	Credentials []CredentialApplyConfiguration `json:"credentials,omitempty"`
 	// observedGeneration is the metadata.generation that the controller last acted on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions are Ready, Held, Sealed, GenerationBehind and ImplausibleMark. The controller sets them.
+	// conditions are Ready, Held, Sealed, LateCreate, GenerationBehind and ImplausibleMark. The controller sets them.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
