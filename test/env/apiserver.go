@@ -136,6 +136,9 @@ func (e *Environment) PauseAPIServer(i int) error { return e.apiServers[i].signa
 // ContinueAPIServer lets API server i go on.
 func (e *Environment) ContinueAPIServer(i int) error { return e.apiServers[i].signal(syscall.SIGCONT) }
 
+// APIServerPort returns the port of API server i.
+func (e *Environment) APIServerPort(i int) int { return e.apiServerPorts[i] }
+
 // APIServers returns how many API servers there are.
 func (e *Environment) APIServers() int { return len(e.apiServers) }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,6 +52,8 @@ type Proxy struct {
 	delay   time.Duration
 	changed chan struct{}
 	open    map[*link]bool
+	// affected counts what a mode other than ProxyPass has met.
+	affected atomic.Int64
 }
 
 // link is one connection through a proxy.
@@ -113,12 +116,17 @@ func (p *Proxy) Set(mode ProxyMode, delay time.Duration) {
 	for l := range p.open {
 		switch {
 		case mode == ProxyCut || useless:
+			p.affected.Add(1)
 			l.close()
 		case mode == ProxyHalfClose:
+			p.affected.Add(1)
 			_ = l.client.CloseWrite()
 		}
 	}
 }
+
+// Affected returns how many transfers and connections were delayed, held, lost or cut so far.
+func (p *Proxy) Affected() int64 { return p.affected.Load() }
 
 // Remove takes a target out: new connections do not go there.
 func (p *Proxy) Remove(target int) {
@@ -150,6 +158,7 @@ func (p *Proxy) pick() (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.targets) == 0 || p.mode == ProxyCut {
+		p.affected.Add(1)
 		return 0, false
 	}
 	p.next++
@@ -206,6 +215,9 @@ func (p *Proxy) let(ctx context.Context, answers bool) bool {
 	delayed := false
 	for {
 		mode, delay, changed := p.state()
+		if mode != ProxyPass && !delayed {
+			p.affected.Add(1)
+		}
 		switch {
 		case mode == ProxyPass, mode == ProxyDelay && delayed:
 			return true
