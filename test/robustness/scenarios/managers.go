@@ -1,0 +1,169 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencedlease/fencedlease/test/env"
+	"github.com/fencedlease/fencedlease/test/env/product"
+)
+
+// replicas is how many managers there are.
+const replicas = 2
+
+// managerProcess is a replica of the manager.
+type managerProcess struct {
+	*env.Program
+	name     string
+	port     int
+	probes   string
+	hub      *env.Proxy
+	apiProxy *env.Proxy
+}
+
+// startManagers builds the manager and starts its replicas behind the hub, which stands for the Service.
+func (w *World) startManagers(ctx context.Context) error {
+	binary, err := w.managerBinary(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range replicas {
+		m := &managerProcess{name: "manager-" + strconv.Itoa(i), hub: w.hub}
+		if m.port, err = w.cluster.Port(); err != nil {
+			return err
+		}
+		probes, err := w.cluster.Port()
+		if err != nil {
+			return err
+		}
+		m.probes = env.Local(probes)
+		var kubeconfig string
+		if kubeconfig, m.apiProxy, err = w.access(ctx, m.name, product.Namespace, product.ServiceAccount, i); err != nil {
+			return err
+		}
+		m.Program = w.cluster.NewProgram(m.name, binary, append(os.Environ(), "KUBECONFIG="+kubeconfig),
+			"--namespace="+product.Namespace, "--leader-elect", "--drain-delay=0s",
+			"--webhook-host=127.0.0.1", "--webhook-port="+strconv.Itoa(m.port), "--webhook-url="+w.hub.URL(),
+			"--health-probe-bind-address="+m.probes,
+			// Serving certificates are renewed during the run, and CAs in long ones.
+			"--cert-leaf-life=45s", "--cert-settle=5s", "--cert-ca-life=160s",
+		)
+		w.managers = append(w.managers, m)
+		if err := m.start(ctx, w); err != nil {
+			return err
+		}
+	}
+	return w.eventually(ctx, "wait for the validation of FencedLeases", func(ctx context.Context) error {
+		for i := range w.cluster.APIServers() {
+			c, err := env.Client(w.cluster.Via(i, w.cluster.Config()))
+			if err != nil {
+				return err
+			}
+			if err := c.Create(ctx, env.NewLease(metav1.NamespaceDefault, "first"), client.DryRunAll); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// managerBinary returns the path of the manager's binary.
+func (w *World) managerBinary(ctx context.Context) (string, error) {
+	if w.options.Manager != "" {
+		return w.options.Manager, nil
+	}
+	binary := filepath.Join(w.cluster.Dir(), "manager")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/manager")
+	build.Dir = w.cluster.ModuleRoot()
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the manager: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// access returns a kubeconfig of a service account that leads through a proxy of its own to an API server.
+func (w *World) access(ctx context.Context, name, namespace, account string, apiServer int) (string, *env.Proxy, error) {
+	proxy, err := w.cluster.StartProxy(ctx, w.cluster.APIServerPort(apiServer%w.cluster.APIServers()))
+	if err != nil {
+		return "", nil, err
+	}
+	// It creates the account; its own token is too short for long runs.
+	config, err := w.cluster.ServiceAccount(ctx, namespace, account)
+	if err != nil {
+		return "", nil, err
+	}
+	clientset, err := kubernetes.NewForConfig(w.cluster.Config())
+	if err != nil {
+		return "", nil, fmt.Errorf("make client: %w", err)
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](48 * 3600)}}
+	token, err := clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", nil, fmt.Errorf("request token of service account: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.BearerToken, config.Host = token.Status.Token, proxy.URL()
+	kubeconfig, err := w.cluster.WriteKubeconfig(name, config)
+	return kubeconfig, proxy, err
+}
+
+// start starts the manager, and returns when it is ready and API servers are sent to it.
+func (m *managerProcess) start(ctx context.Context, w *World) error {
+	if err := m.Start(); err != nil {
+		return err
+	}
+	err := w.eventually(ctx, "wait for "+m.name, func(ctx context.Context) error {
+		select {
+		case <-m.Ended():
+			return errors.New("it has ended")
+		default:
+		}
+		return m.ready(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	m.hub.Add(m.port)
+	return nil
+}
+
+// ready returns nil if the manager says that it is.
+func (m *managerProcess) ready(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.probes+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("readyz answers %s", response.Status)
+	}
+	return nil
+}
+
+// kill ends the manager at once. Its endpoint is taken away, as a Service does when the pod is gone.
+func (m *managerProcess) kill() error {
+	err := m.Kill()
+	m.hub.Remove(m.port)
+	return err
+}

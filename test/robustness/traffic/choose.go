@@ -1,0 +1,88 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fencedlease/fencedlease/test/robustness/history"
+)
+
+// choice is an operation before it has met the world. It depends on the seed only.
+type choice struct {
+	verb    history.Verb
+	carrier history.Carrier
+	object  string
+	// pause is the pause before it, in thousandths of the mean.
+	pause int
+}
+
+type weighted[T any] struct {
+	what   T
+	weight int
+}
+
+var verbs = []weighted[history.Verb]{
+	{history.Create, 12},
+	{history.Update, 14},
+	{history.JSONPatch, 8},
+	{history.MergePatch, 16},
+	{history.Apply, 12},
+	{history.UpdateStatus, 6},
+	{history.PatchStatus, 8},
+	{history.Scale, 7},
+	{history.Delete, 4},
+	{history.DeleteCollection, 2},
+	{history.Get, 7},
+	{history.List, 4},
+}
+
+// carriersOf are the carriers of an actor's terms: a lock of client-go has no term that mints credentials.
+func carriersOf(kind Kind) []weighted[history.Carrier] {
+	carriers := []weighted[history.Carrier]{
+		{history.Annotation, 40}, {history.Extra, 30}, {history.Wrap, 15}, {history.None, 3},
+	}
+	if kind == Elector {
+		carriers = append(carriers, weighted[history.Carrier]{history.Credential, 20})
+	}
+	return carriers
+}
+
+func pick[T any](random *rand.Rand, from []weighted[T]) T {
+	sum := 0
+	for _, w := range from {
+		sum += w.weight
+	}
+	n := random.IntN(sum)
+	i := slices.IndexFunc(from, func(w weighted[T]) bool {
+		n -= w.weight
+		return n < 0
+	})
+	return from[i].what
+}
+
+// chooser makes the choices of one writer.
+type chooser struct {
+	random   *rand.Rand
+	carriers []weighted[history.Carrier]
+	objects  []string
+}
+
+func newChooser(c Config, term, worker int) *chooser {
+	return &chooser{
+		//nolint:gosec // no secret; the number of a process, a term and a worker are small
+		random:   rand.New(rand.NewPCG(c.Seed, uint64(c.Number)<<32|uint64(term)<<8|uint64(worker))),
+		carriers: carriersOf(c.Kind), objects: c.Lease.Objects,
+	}
+}
+
+// next returns the next choice. It always draws the same number of times, so that no choice depends on what became of
+// another one.
+func (c *chooser) next() choice {
+	return choice{
+		verb: pick(c.random, verbs), carrier: pick(c.random, c.carriers),
+		object: c.objects[c.random.IntN(len(c.objects))], pause: c.random.IntN(2000),
+	}
+}

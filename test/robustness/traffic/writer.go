@@ -1,0 +1,262 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/token"
+	"github.com/fencedlease/fencedlease/test/env"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
+)
+
+// writer writes under one term, also when it has ended.
+type writer struct {
+	caller
+	choices *chooser
+	token   token.Token
+	// ended tells whether the term has ended, as far as the library knows.
+	ended func() bool
+	// plain is a client of the service account, wrapped is one of the library, credential one of a term credential. The last
+	// may be nil.
+	plain, wrapped, credential *http.Client
+}
+
+const (
+	// zombiePace is by how much a writer of an ended term is slower, failurePace the same for one that got no answer.
+	zombiePace  = 6
+	failurePace = 8
+)
+
+// run makes operations until ctx ends or the term has been over for long enough.
+func (w *writer) run(ctx context.Context) {
+	slower := 1
+	for zombie := w.actor.config.Zombie; zombie > 0; {
+		what := w.choices.next()
+		pause := time.Duration(int64(w.actor.config.Pace) * int64(what.pause*slower) / 1000)
+		if !wait(ctx, pause) {
+			return
+		}
+		slower = 1
+		if w.ended() {
+			zombie--
+			slower = zombiePace
+		}
+		if w.operate(ctx, what) == history.Unknown {
+			slower = failurePace
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// operate makes one operation, of one or two calls, and returns how the last one ended.
+func (w *writer) operate(ctx context.Context, what choice) history.Outcome {
+	client := w.plain
+	switch what.carrier {
+	case history.Wrap:
+		client = w.wrapped
+	case history.Credential:
+		if client = w.credential; client == nil {
+			client, what.carrier = w.plain, history.Annotation
+		}
+	}
+	if what.verb.Reads() {
+		client = w.plain
+	}
+	c := w.build(ctx, client, what)
+	if c == nil {
+		return history.OK // what it needs is not there
+	}
+	w.send(ctx, client, *c)
+	return c.op.Outcome
+}
+
+// prepare fills in what all calls of the writer have in common. The caller sends it at once.
+func (w *writer) prepare(c *call) {
+	op := c.op
+	op.ID, op.Client, op.Lease = w.actor.nextID(), w.client, w.actor.config.Lease.LeaseRef
+	op.Ended = w.ended()
+	if op.Verb.Reads() {
+		op.Carrier = ""
+	} else if op.Carrier != history.None {
+		op.Generation, op.Term = w.token.Generation, w.token.Term
+	}
+}
+
+// presented is the token with an operation of its own.
+func (w *writer) presented(operation string) string { return w.token.String() + "/" + operation }
+
+// build returns the call, nil if it cannot be made. What must be read before it is read.
+func (w *writer) build(ctx context.Context, client *http.Client, what choice) *call {
+	c := &call{
+		op:          &history.Op{Object: what.object, Verb: what.verb, Carrier: what.carrier},
+		path:        w.path(what.object),
+		contentType: jsonType,
+		query:       url.Values{},
+	}
+	var stored map[string]any
+	switch what.verb {
+	case history.Update, history.UpdateStatus:
+		if stored = w.read(ctx, what.object); stored == nil {
+			return nil
+		}
+	case history.Delete:
+		if what.carrier == history.Annotation {
+			if c.body = w.intend(ctx, client, what.object); c.body == nil {
+				return nil
+			}
+		}
+	}
+	w.prepare(c)
+	if what.carrier == history.Extra {
+		c.extra = w.presented(strconv.FormatInt(c.op.ID, 10))
+	}
+	w.fill(c, stored)
+	c.op.Invoke = history.Now()
+	return c
+}
+
+// fill gives a call its method and its body.
+func (w *writer) fill(c *call, stored map[string]any) {
+	id := strconv.FormatInt(c.op.ID, 10)
+	metadata := map[string]any{}
+	if c.op.Carrier == history.Annotation {
+		metadata["annotations"] = map[string]any{v1alpha1.TokenKey(w.actor.config.Lease.Name): w.presented(id)}
+	}
+	spec, status := map[string]any{"value": id}, map[string]any{"result": id}
+	switch c.op.Verb {
+	case history.Get:
+		c.method, c.contentType = http.MethodGet, ""
+	case history.List:
+		c.method, c.contentType, c.path = http.MethodGet, "", w.path()
+		c.op.Object = ""
+	case history.Create:
+		metadata["name"] = c.op.Object
+		c.method, c.path, c.body = http.MethodPost, w.path(), report(metadata, "spec", spec)
+	case history.Update:
+		change(stored, "spec", "value", id)
+		w.annotate(stored, metadata)
+		c.method, c.body = http.MethodPut, stored
+	case history.UpdateStatus:
+		change(stored, "status", "result", id)
+		w.annotate(stored, metadata)
+		c.method, c.path, c.body = http.MethodPut, w.path(c.op.Object, "status"), stored
+	case history.MergePatch:
+		c.method, c.contentType, c.body = http.MethodPatch, mergeType, map[string]any{"metadata": metadata, "spec": spec}
+	case history.JSONPatch:
+		c.method, c.contentType, c.body = http.MethodPatch, patchType, w.jsonPatch(c.op, id)
+	case history.Apply:
+		metadata["name"] = c.op.Object
+		c.method, c.contentType, c.body = http.MethodPatch, applyType, report(metadata, "spec", spec)
+		c.query = url.Values{"fieldManager": {fieldManager}, "force": {"true"}}
+	case history.PatchStatus:
+		c.method, c.contentType, c.path = http.MethodPatch, mergeType, w.path(c.op.Object, "status")
+		c.body = map[string]any{"metadata": metadata, "status": status}
+	case history.Scale:
+		c.method, c.contentType, c.path = http.MethodPatch, mergeType, w.path(c.op.Object, "scale")
+		c.body = map[string]any{"spec": map[string]any{"replicas": c.op.ID}}
+	case history.Delete:
+		c.method = http.MethodDelete
+	case history.DeleteCollection:
+		c.method, c.path = http.MethodDelete, w.path()
+		c.query = url.Values{"fieldSelector": {"metadata.name=" + c.op.Object}}
+	}
+}
+
+func report(metadata map[string]any, part string, content map[string]any) map[string]any {
+	return map[string]any{
+		"apiVersion": env.GuardedGroup + "/" + env.ReportVersion, "kind": "Report", "metadata": metadata, part: content,
+	}
+}
+
+func change(stored map[string]any, part, field, value string) {
+	content, ok := stored[part].(map[string]any)
+	if !ok {
+		content = map[string]any{}
+		stored[part] = content
+	}
+	content[field] = value
+}
+
+// annotate puts the annotation of a call over those that are stored.
+func (w *writer) annotate(stored, metadata map[string]any) {
+	own, ok := metadata["annotations"].(map[string]any)
+	if !ok {
+		return
+	}
+	for key, value := range own {
+		old, ok := stored["metadata"].(map[string]any)
+		if !ok {
+			return
+		}
+		annotations, ok := old["annotations"].(map[string]any)
+		if !ok {
+			annotations = map[string]any{}
+			old["annotations"] = annotations
+		}
+		annotations[key] = value
+	}
+}
+
+func (w *writer) jsonPatch(op *history.Op, id string) []map[string]any {
+	patch := []map[string]any{{"op": "add", "path": "/spec/value", "value": id}}
+	if op.Carrier == history.Annotation {
+		key := strings.ReplaceAll(v1alpha1.TokenKey(w.actor.config.Lease.Name), "/", "~1")
+		patch = append(patch, map[string]any{"op": "add", "path": "/metadata/annotations/" + key, "value": w.presented(id)})
+	}
+	return patch
+}
+
+// read reads an object, nil if it is not there.
+func (w *writer) read(ctx context.Context, name string) map[string]any {
+	c := &call{op: &history.Op{Object: name, Verb: history.Get}, method: http.MethodGet, path: w.path(name)}
+	w.prepare(c)
+	c.op.Invoke = history.Now()
+	answer := w.send(ctx, w.plain, *c)
+	if answer == nil || c.op.Code == http.StatusNotFound {
+		return nil
+	}
+	stored := map[string]any{}
+	if err := json.Unmarshal(answer, &stored); err != nil {
+		return nil
+	}
+	return stored
+}
+
+// intend writes the intent to delete an object into it, and returns the body of the delete.
+func (w *writer) intend(ctx context.Context, client *http.Client, name string) map[string]any {
+	c := &call{op: &history.Op{Object: name, Verb: history.MergePatch, Carrier: history.Annotation}, method: http.MethodPatch, contentType: mergeType, path: w.path(name)}
+	w.prepare(c)
+	key := v1alpha1.TokenKey(w.actor.config.Lease.Name)
+	c.body = map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{key: w.presented(token.OperationDelete)}},
+		"spec":     map[string]any{"value": strconv.FormatInt(c.op.ID, 10)},
+	}
+	c.op.Invoke = history.Now()
+	if w.send(ctx, client, *c) == nil || len(c.op.Seen) != 1 {
+		return nil
+	}
+	stored := c.op.Seen[0]
+	return map[string]any{
+		"apiVersion": "v1", "kind": "DeleteOptions",
+		"preconditions": map[string]any{"uid": stored.UID, "resourceVersion": strconv.FormatInt(stored.Revision, 10)},
+	}
+}
