@@ -51,9 +51,8 @@ func (w *world) testMetricsEndpoint(t *testing.T) {
 		token string
 		code  int
 	}{
-		"nobody": {code: http.StatusUnauthorized},
-		// The API server calls a token that it does not know an error, and the filter of controller-runtime passes that on.
-		"who has a wrong token": {token: "x", code: http.StatusInternalServerError},
+		"nobody":                {code: http.StatusUnauthorized},
+		"who has a wrong token": {token: "x", code: http.StatusUnauthorized},
 		"who may not":           {token: stranger.BearerToken, code: http.StatusForbidden},
 	} {
 		if code, body := get(t, c, url, want.token); code != want.code || strings.Contains(body, "fencedlease_") {

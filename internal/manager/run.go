@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -181,7 +180,7 @@ func (p *parts) newManager(getCertificate func(*tls.ClientHelloInfo) (*tls.Certi
 
 	metricsOptions := metricsserver.Options{BindAddress: o.MetricsAddr, SecureServing: o.MetricsSecure}
 	if o.MetricsSecure {
-		metricsOptions.FilterProvider = filters.WithAuthenticationAndAuthorization
+		metricsOptions.FilterProvider = filterScrapers
 		// The same certificate as the webhook's, so that a scraper can verify it by the CA in the Secret.
 		metricsOptions.TLSOpts = serving
 	}
