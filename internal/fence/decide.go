@@ -177,6 +177,9 @@ func (d *decision) withToken() Verdict {
 		return d.deny(StaleToken, d.sayStale())
 	}
 	if d.view.Origin == Cached {
+		if d.sealed() {
+			return Verdict{Outcome: Allow, Reason: SealedTerm}
+		}
 		return Verdict{Outcome: NeedsRead, Reason: NotFresh}
 	}
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/fence"
 )
 
@@ -116,7 +117,21 @@ var leaseStates = []named[fence.Lease]{
 	{"released", listing(released())},
 	{"gone", listing(gone())},
 	{"audit", listing(inAudit())},
+	{"sealed", sealed()},
+	{"sealed and released", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Holder = "" })},
+	{"sealed once, lazy now", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Handover = v1alpha1.HandoverLazy })},
+	{"not sealed yet", leaseWith(func(l *fence.Lease) { *l = sealed(); l.SealedGeneration = 33 })},
+	{"sealed, in audit", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Audit = true })},
+	{"sealed and gone", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Gone = true })},
 	{"audit and released", listing(leaseWith(func(l *fence.Lease) { l.Audit, l.Holder = true, "" }))},
+}
+
+// views are where the lease was read, and whether a seal covers what is written.
+var views = []named[fence.View]{
+	{"read", fence.View{Origin: fence.Linearizable}},
+	{"cached", fence.View{Origin: fence.Cached}},
+	{"cached and covered", fence.View{Origin: fence.Cached, SealCovers: true}},
+	{"read and covered", fence.View{Origin: fence.Linearizable, SealCovers: true}},
 }
 
 type writerState struct {
@@ -241,8 +256,9 @@ func exhaust(t *testing.T, s shape) map[essence]int {
 						continue
 					}
 					for _, l := range leaseStates {
-						for _, origin := range []fence.Origin{fence.Cached, fence.Linearizable} {
-							v := fence.View{Lease: l.value, Origin: origin, MustPresent: writer.value.mustPresent}
+						for _, from := range views {
+							v := from.value
+							v.Lease, v.MustPresent = l.value, writer.value.mustPresent
 							got := fence.Decide(*w, v)
 							want, problem := reference(*w, v), notTotal(got)
 							seen[want]++
@@ -250,8 +266,8 @@ func exhaust(t *testing.T, s shape) map[essence]int {
 								continue
 							}
 							failures++
-							t.Errorf("mark %s; %s, token %s; lease %s, origin %d; writer %s: want %+v, got %+v; %s\n%s",
-								m.name, c.name, text.name, l.name, origin, writer.name, want, essenceOf(got), problem, got.Message)
+							t.Errorf("mark %s; %s, token %s; lease %s, %s; writer %s: want %+v, got %+v; %s\n%s",
+								m.name, c.name, text.name, l.name, from.name, writer.name, want, essenceOf(got), problem, got.Message)
 							if failures == 20 {
 								t.Fatal("too many differences")
 							}
@@ -277,9 +293,10 @@ func TestShapesThatNoGuardAsksForAreUnavailable(t *testing.T) {
 				for _, after := range objects {
 					for _, writer := range writerStates() {
 						for _, l := range leaseStates {
-							for _, origin := range []fence.Origin{fence.Cached, fence.Linearizable} {
+							for _, from := range views {
 								w := write(operation, subresource, before, after, writer.value.edit)
-								v := fence.View{Lease: l.value, Origin: origin, MustPresent: writer.value.mustPresent}
+								v := from.value
+								v.Lease, v.MustPresent = l.value, writer.value.mustPresent
 								got, want := fence.Decide(w, v), reference(w, v)
 								if want == unavailable(fence.UnsupportedOperation) {
 									unsupported++
@@ -319,7 +336,8 @@ func TestADryRunCannotMatter(t *testing.T) {
 		"Write.Writer.Username", "Write.Writer.Groups", "Write.Writer.Extra",
 		"Write.Change", "Write.System.Collectors", "Write.System.Migrators", "Write.Override.Reason", "Write.Override.Permitted",
 		"View.Lease.Namespace", "View.Lease.Name", "View.Lease.Gone", "View.Lease.Audit", "View.Lease.Generation",
-		"View.Lease.Term", "View.Lease.Holder", "View.Lease.Credentials", "View.Origin", "View.MustPresent",
+		"View.Lease.Term", "View.Lease.Holder", "View.Lease.Handover", "View.Lease.SealedGeneration", "View.Lease.Credentials",
+		"View.Origin", "View.MustPresent", "View.SealCovers",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("inputs of the decision (-want +got):\n%s", diff)

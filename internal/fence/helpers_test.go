@@ -47,6 +47,11 @@ func leaseOfA() fence.Lease {
 	return leaseWith(func(l *fence.Lease) { l.Generation, l.Term, l.Holder = 33, termA, "report-a" })
 }
 
+// sealed is the lease in a term that began with a seal and ends with one; its holder may write.
+func sealed() fence.Lease {
+	return listing(leaseWith(func(l *fence.Lease) { l.Handover, l.SealedGeneration = v1alpha1.HandoverSeal, l.Generation }))
+}
+
 func released() fence.Lease  { return leaseWith(func(l *fence.Lease) { l.Holder = "" }) }
 func gone() fence.Lease      { return leaseWith(func(l *fence.Lease) { l.Gone = true }) }
 func inAudit() fence.Lease   { return leaseWith(func(l *fence.Lease) { l.Audit = true }) }
@@ -69,6 +74,11 @@ func freshForOthers(l fence.Lease) fence.View {
 }
 
 func cached(l fence.Lease) fence.View { return fence.View{Lease: l, Origin: fence.Cached} }
+
+// covered is the view of a cached lease by a guard that makes a seal move every object's mark.
+func covered(l fence.Lease) fence.View {
+	return fence.View{Lease: l, Origin: fence.Cached, SealCovers: true}
+}
 
 // marked is an object with a mark; the empty text stands for none.
 func marked(mark string) *fence.Object {

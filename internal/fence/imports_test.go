@@ -24,7 +24,7 @@ func TestImportsNothingImpure(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"fmt", "github.com/fencedlease/fencedlease/api/v1alpha1", "github.com/fencedlease/fencedlease/pkg/token",
-		"k8s.io/utils/ptr", "maps", "reflect", "slices", "strings", "unicode/utf8",
+		"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime/schema", "k8s.io/utils/ptr", "maps", "reflect", "slices", "strings", "unicode/utf8",
 	}
 	got := []string{}
 	for _, file := range productFiles(t) {

@@ -4,6 +4,10 @@
 package fence
 
 import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
@@ -32,6 +36,10 @@ type Lease struct {
 	Generation int64
 	Term       string
 	Holder     string
+	// Handover is the strategy of this term. The one after a term that hands over by Seal begins with a seal.
+	Handover v1alpha1.Handover
+	// SealedGeneration is the last generation that every guarded object was stamped with.
+	SealedGeneration int64
 	// Credentials are the credentials that were recorded for this term and for earlier ones, each id once.
 	Credentials []v1alpha1.Credential
 }
@@ -39,13 +47,15 @@ type Lease struct {
 // LeaseOf takes from a FencedLease what the decision needs. The credentials are shared with it.
 func LeaseOf(lease *v1alpha1.FencedLease) Lease {
 	return Lease{
-		Namespace:   lease.Namespace,
-		Name:        lease.Name,
-		Audit:       lease.Spec.Enforcement == v1alpha1.EnforcementAudit,
-		Generation:  ptr.Deref(lease.Status.Generation, 0),
-		Term:        ptr.Deref(lease.Status.Term, ""),
-		Holder:      ptr.Deref(lease.Status.HolderIdentity, ""),
-		Credentials: lease.Status.Credentials,
+		Namespace:        lease.Namespace,
+		Name:             lease.Name,
+		Audit:            lease.Spec.Enforcement == v1alpha1.EnforcementAudit,
+		Generation:       ptr.Deref(lease.Status.Generation, 0),
+		Term:             ptr.Deref(lease.Status.Term, ""),
+		Holder:           ptr.Deref(lease.Status.HolderIdentity, ""),
+		Handover:         lease.Status.Handover,
+		SealedGeneration: ptr.Deref(lease.Status.SealedGeneration, 0),
+		Credentials:      lease.Status.Credentials,
 	}
 }
 
@@ -67,6 +77,8 @@ type View struct {
 	Origin Origin
 	// MustPresent says that the writer is one of those whose writes must present a token. See MustPresent.
 	MustPresent bool
+	// SealCovers says that a seal moves the mark of every object that the write could be to. See SealCovers.
+	SealCovers bool
 }
 
 // MustPresent reports whether one of the guards that match an object asks the writer for a token: it names no subjects,
@@ -83,6 +95,22 @@ func MustPresent(guards []v1alpha1.Guard, namespace string, writer Writer) bool 
 		}
 	}
 	return false
+}
+
+// SealCovers reports whether one of a lease's guards makes a seal move the mark of every object of a resource in the
+// lease's namespace, and names what is written: the main resource or the given subresource of it. Such a guard has no
+// selector, so that no object is left out for its labels, now or at the time of the seal; and it names the main resource,
+// so that nothing but a write that the guard judges can touch the mark. Its subjects do not matter: others pass without a
+// token, and never move a mark.
+func SealCovers(guards []v1alpha1.Guard, resource schema.GroupResource, subresource string) bool {
+	return slices.ContainsFunc(guards, func(g v1alpha1.Guard) bool {
+		return g.NamespaceSelector == nil && selectsAll(g.ObjectSelector) &&
+			g.Names(resource, SubresourceMain) && g.Names(resource, subresource)
+	})
+}
+
+func selectsAll(s *metav1.LabelSelector) bool {
+	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
 func isSubject(s v1alpha1.Subject, namespace string, writer Writer) bool {

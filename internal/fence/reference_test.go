@@ -266,6 +266,8 @@ func (c contract) aTokenAgainstTheLease() (essence, bool) {
 	switch {
 	case t.generation < lease.Generation:
 		return deny("StaleToken"), true
+	case !c.fresh() && c.theNextTermMovesTheMarkFirst(t, moves):
+		return allow("SealedTerm"), true
 	case !c.fresh():
 		return needsRead, true
 	case t.generation > lease.Generation:
@@ -279,6 +281,19 @@ func (c contract) aTokenAgainstTheLease() (essence, bool) {
 	default:
 		return allow("CurrentToken"), true
 	}
+}
+
+// "In a term with handover Seal, an update whose old mark, token and the cached lease's generation and sealedGeneration
+// are all equal, under a guard without selectors, is admitted without a read." Equal means in the term, too. "Everything
+// else (creates, deletes, scale, other guards, Lazy terms) reads", and so does the update that deletes.
+func (c contract) theNextTermMovesTheMarkFirst(t parsed, moves bool) bool {
+	l := c.v.Lease
+	update := c.w.Operation == "UPDATE" && (c.w.Subresource == "" || c.w.Subresource == "status")
+	inForce := c.v.SealCovers && !l.Audit && !l.Gone
+	sealed := l.Handover == "Seal" && l.SealedGeneration == l.Generation && l.Holder != ""
+	same := func(p parsed) bool { return p.generation == l.Generation && p.term == l.Term && l.Term != "" }
+	by, listed := c.credential()
+	return update && !c.finallyDeletes() && inForce && sealed && same(t) && same(c.mark) && moves && (!listed || by == l.Term)
 }
 
 // "Audit mode denies nothing". A cached lease never admits, so that what it would refuse needs a read.

@@ -28,6 +28,9 @@ type Reason string
 const (
 	// CurrentToken: the token is of the current, held term.
 	CurrentToken Reason = "CurrentToken"
+	// SealedTerm: the token and the object's mark are of the same sealed term, which a cached lease shows: no read is
+	// needed, as the next term begins by moving that mark.
+	SealedTerm Reason = "SealedTerm"
 	// DeleteIntent: the object's mark asks for its deletion under the current generation.
 	DeleteIntent Reason = "DeleteIntent"
 	// SystemWriter: a controller of the control plane made a harmless change.
@@ -73,7 +76,7 @@ const NotFresh Reason = "NotFresh"
 
 // AllowReasons returns the closed set of reasons of Allow.
 func AllowReasons() []Reason {
-	return []Reason{CurrentToken, DeleteIntent, SystemWriter, NotSubject, Overridden, NotGuarded}
+	return []Reason{CurrentToken, SealedTerm, DeleteIntent, SystemWriter, NotSubject, Overridden, NotGuarded}
 }
 
 // DenyReasons returns the closed set of reasons of Deny.

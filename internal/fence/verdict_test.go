@@ -104,7 +104,7 @@ func TestAdmits(t *testing.T) {
 // Clients and metrics know the reasons by these words: they are part of the contract.
 func TestReasonsAreAClosedSet(t *testing.T) {
 	t.Parallel()
-	wantAllow := []fence.Reason{"CurrentToken", "DeleteIntent", "SystemWriter", "NotSubject", "Overridden", "NotGuarded"}
+	wantAllow := []fence.Reason{"CurrentToken", "SealedTerm", "DeleteIntent", "SystemWriter", "NotSubject", "Overridden", "NotGuarded"}
 	wantDeny := []fence.Reason{
 		"StaleToken", "MissingToken", "Released", "FutureToken", "ForkedTerm", "MalformedToken", "MarkTampered", "FinalDelete",
 	}

@@ -66,6 +66,8 @@ func meaning(reason fence.Reason) string {
 	switch reason {
 	case fence.CurrentToken:
 		return "the token is of the current, held term"
+	case fence.SealedTerm:
+		return "the token and the object's mark are of the current term, which was sealed"
 	case fence.DeleteIntent:
 		return "the object's mark asks for its deletion under the current generation"
 	case fence.SystemWriter:

@@ -191,8 +191,8 @@ func (h *Handler) showStored(ctx context.Context, r *review) error {
 	return nil
 }
 
-// judgeBy returns the verdict of one lease. It first decides by the watched copy, which can only refuse, and reads the
-// lease from the store where that is not enough.
+// judgeBy returns the verdict of one lease. It first decides by the watched copy, of any age, which can refuse, and can admit
+// under a sealed term only (see fence.SealCovers); it reads the lease from the store where that is not enough.
 func (h *Handler) judgeBy(
 	ctx context.Context, r *review, user authenticationv1.UserInfo, cached *v1alpha1.FencedLease,
 ) (verdict fence.Verdict, guarded bool, err error) {
@@ -200,7 +200,11 @@ func (h *Handler) judgeBy(
 	if err != nil || len(guards) == 0 {
 		return fence.Verdict{}, false, err
 	}
-	verdict = fence.Decide(r.write, fence.View{Lease: fence.LeaseOf(cached), Origin: fence.Cached})
+	verdict = fence.Decide(r.write, fence.View{
+		Lease: fence.LeaseOf(cached), Origin: fence.Cached,
+		// By the copy's guards. They are at least as new as those that were in force when a seal looked through the objects.
+		SealCovers: fence.SealCovers(guards, r.resource.GroupResource(), r.subresource),
+	})
 	key := types.NamespacedName{Namespace: cached.Namespace, Name: cached.Name}
 	if verdict.Outcome != fence.NeedsRead {
 		h.tellAhead(key, verdict, r)
@@ -248,7 +252,7 @@ func (h *Handler) tellAdmitted(r *review, answer admission.Response, verdicts []
 		return
 	}
 	for _, v := range verdicts {
-		if v.Reason == fence.CurrentToken {
+		if v.Reason == fence.CurrentToken || v.Reason == fence.SealedTerm {
 			h.options.Admitted(types.NamespacedName{Namespace: v.Lease.Namespace, Name: v.Lease.Name}, v.Lease.Generation)
 		}
 	}
