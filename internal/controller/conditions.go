@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 )
 
 // maxMessage is the largest length of a condition's message.
@@ -30,6 +31,9 @@ type facts struct {
 	// implausible mark, found by that or reported by a replica, or empty.
 	scanned     bool
 	implausible string
+	// seal is how far the seal of the term is, and sealedGeneration what is about to be written.
+	seal             sealing
+	sealedGeneration int64
 }
 
 // conditionsOf returns all conditions of a lease. A condition whose status stays keeps its time of transition.
@@ -38,7 +42,8 @@ func conditionsOf(lease *v1alpha1.FencedLease, f facts, now time.Time) []metav1.
 	for _, c := range []metav1.Condition{
 		readyCondition(lease, f.report),
 		heldCondition(lease),
-		sealedCondition(lease),
+		sealedCondition(lease, f),
+		lateCreateCondition(lease, f),
 		behindCondition(lease, f),
 		implausibleCondition(lease, f),
 	} {
@@ -104,17 +109,50 @@ func heldCondition(lease *v1alpha1.FencedLease) metav1.Condition {
 	return c
 }
 
-func sealedCondition(lease *v1alpha1.FencedLease) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionSealed, Status: metav1.ConditionTrue}
-	generation, sealed := ptr.Deref(lease.Status.Generation, 0), ptr.Deref(lease.Status.SealedGeneration, 0)
+func sealedCondition(lease *v1alpha1.FencedLease, f facts) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionSealed, Status: metav1.ConditionFalse}
+	generation, progress := ptr.Deref(lease.Status.Generation, 0), f.seal.status
 	switch {
 	case lease.Status.Seal != v1alpha1.SealRequired:
-		c.Reason, c.Message = v1alpha1.ReasonSealNotRequired, "the term needs no seal"
-	case sealed == generation:
-		c.Reason, c.Message = v1alpha1.ReasonSealed, fmt.Sprintf("every guarded object carries generation %d", generation)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonSealNotRequired, "the term needs no seal"
+	case f.sealedGeneration == generation:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonSealed, fmt.Sprintf("every guarded object carries generation %d", generation)
+		if progress.Message != "" {
+			c.Message += "; but: " + progress.Message
+		}
+	case f.seal.waiting != "":
+		c.Reason = v1alpha1.ReasonSealWaiting
+		c.Message = fmt.Sprintf("before guarded objects are stamped with generation %d, the guards must be in force: %s", generation, f.seal.waiting)
+	case progress.State == seal.Forbidden:
+		c.Reason, c.Message = v1alpha1.ReasonSealForbidden, progress.Message
+	case progress.State == seal.Failing:
+		c.Reason, c.Message = v1alpha1.ReasonSealFailing, progress.Message
 	default:
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonSealPending
-		c.Message = fmt.Sprintf("guarded objects are still to be stamped with generation %d", generation)
+		c.Reason = v1alpha1.ReasonSealPending
+		c.Message = fmt.Sprintf("guarded objects are being stamped with generation %d: %d are, about %d are still to be looked at",
+			generation, progress.Stamped, progress.Pending)
+	}
+	return c
+}
+
+// lateCreateCondition stays True until a later term is sealed without late creates, or needs no seal.
+func lateCreateCondition(lease *v1alpha1.FencedLease, f facts) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionLateCreate, Status: metav1.ConditionFalse}
+	before := meta.FindStatusCondition(lease.Status.Conditions, v1alpha1.ConditionLateCreate)
+	sealedNow := f.sealedGeneration != ptr.Deref(lease.Status.SealedGeneration, 0)
+	switch late := f.seal.status.Late; {
+	case late.Count > 0:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonLateCreateReported
+		what := "it carries the current term's mark now: see whether it should be there"
+		if late.Deleted {
+			c.Reason, what = v1alpha1.ReasonLateCreateDeleted, "it was deleted"
+		}
+		c.Message = fmt.Sprintf("after the seal of generation %d had begun, guarded objects appeared that were created under an ended term; the last is %s: %s",
+			ptr.Deref(lease.Status.Generation, 0), late.Last, what)
+	case before != nil && before.Status == metav1.ConditionTrue && !sealedNow && lease.Status.Seal == v1alpha1.SealRequired:
+		c.Status, c.Reason, c.Message = before.Status, before.Reason, before.Message
+	default:
+		c.Reason, c.Message = v1alpha1.ReasonNoLateCreate, "no object of an ended term has appeared"
 	}
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 )
 
 var epoch = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -30,6 +31,15 @@ func held(generation int64, holder string) v1alpha1.FencedLease {
 
 func inForce(problems ...Problem) report {
 	return report{known: true, verdict: verdict{inForce: true, message: "seen"}, problems: problems}
+}
+
+func progress(state seal.State, late int) sealing {
+	return sealing{status: seal.Status{State: state, Message: "something", Late: seal.Late{Count: late, Last: "reports x/y"}}}
+}
+
+func deleted(s sealing) sealing {
+	s.status.Late.Deleted = true
+	return s
 }
 
 func TestConditionsSayWhatIs(t *testing.T) {
@@ -56,9 +66,21 @@ func TestConditionsSayWhatIs(t *testing.T) {
 		"held":       {held(101, "me"), facts{}, condition("Held", "True", "Acquired")},
 		"released":   {held(101, ""), facts{}, condition("Held", "False", "Released")},
 
-		"no seal needed": {held(101, "me"), facts{}, condition("Sealed", "True", "NotRequired")},
-		"sealed":         {sealed(101), facts{}, condition("Sealed", "True", "Sealed")},
-		"seal pending":   {sealed(99), facts{}, condition("Sealed", "False", "Pending")},
+		"no seal needed":          {held(101, "me"), facts{}, condition("Sealed", "True", "NotRequired")},
+		"sealed":                  {sealed(101), facts{sealedGeneration: 101}, condition("Sealed", "True", "Sealed")},
+		"sealed by this pass":     {sealed(99), facts{sealedGeneration: 101}, condition("Sealed", "True", "Sealed")},
+		"sealed, with a failure":  {sealed(101), facts{sealedGeneration: 101, seal: progress(seal.Failing, 0)}, condition("Sealed", "True", "Sealed")},
+		"seal pending":            {sealed(99), facts{sealedGeneration: 99, seal: progress(seal.Stamping, 0)}, condition("Sealed", "False", "Pending")},
+		"seal waits for guards":   {sealed(99), facts{sealedGeneration: 99, seal: sealing{waiting: "they are not"}}, condition("Sealed", "False", "WaitingForGuards")},
+		"seal lacks a right":      {sealed(99), facts{sealedGeneration: 99, seal: progress(seal.Forbidden, 0)}, condition("Sealed", "False", "Forbidden")},
+		"seal fails":              {sealed(99), facts{sealedGeneration: 99, seal: progress(seal.Failing, 0)}, condition("Sealed", "False", "Failing")},
+		"no late create":          {sealed(101), facts{sealedGeneration: 101, seal: progress(seal.Done, 0)}, condition("LateCreate", "False", "None")},
+		"a late create":           {sealed(101), facts{sealedGeneration: 101, seal: progress(seal.Done, 2)}, condition("LateCreate", "True", "Reported")},
+		"a late create, deleted":  {sealed(101), facts{sealedGeneration: 101, seal: deleted(progress(seal.Done, 1))}, condition("LateCreate", "True", "Deleted")},
+		"it stays":                {with(sealed(101), condition("LateCreate", "True", "Deleted")), facts{sealedGeneration: 101}, condition("LateCreate", "True", "Deleted")},
+		"until a later seal":      {with(sealed(99), condition("LateCreate", "True", "Deleted")), facts{sealedGeneration: 101}, condition("LateCreate", "False", "None")},
+		"not during a later seal": {with(sealed(99), condition("LateCreate", "True", "Deleted")), facts{sealedGeneration: 99}, condition("LateCreate", "True", "Deleted")},
+		"or a term without one":   {with(held(101, "me"), condition("LateCreate", "True", "Deleted")), facts{}, condition("LateCreate", "False", "None")},
 
 		"in force":                  {held(0, ""), facts{report: inForce()}, condition("Ready", "True", "InForce")},
 		"without guards":            {lease("ns", "a"), facts{}, condition("Ready", "True", "NoGuards")},
@@ -89,14 +111,15 @@ func TestConditionsSayWhatIs(t *testing.T) {
 			if diff := cmp.Diff(test.want, *got, ignored); diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
 			}
-			if len(conditions) != 5 {
-				t.Errorf("%d conditions, want all 5", len(conditions))
+			if len(conditions) != 6 {
+				t.Errorf("%d conditions, want all 6", len(conditions))
 			}
 			if got.ObservedGeneration != test.lease.Generation || got.LastTransitionTime.IsZero() && len(test.lease.Status.Conditions) == 0 {
 				t.Errorf("condition is not complete: %+v", *got)
 			}
 			again := test.lease
 			again.Status.Conditions = conditions
+			again.Status.SealedGeneration = &test.facts.sealedGeneration
 			if diff := cmp.Diff(conditions, conditionsOf(&again, test.facts, epoch.Add(time.Hour))); diff != "" {
 				t.Errorf("a second pass changes conditions (-first +second):\n%s", diff)
 			}

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -22,10 +24,14 @@ import (
 const (
 	// EventMarksUnreadable says that the manager may not list a guarded kind.
 	EventMarksUnreadable = "MarksUnreadable"
+	// EventOlderMarks says that objects with older marks were found in a term that had been sealed before, of which it is not
+	// known whether they were created late.
+	EventOlderMarks = "OlderMarks"
 
 	actionInstall    = "InstallGuards"
 	actionRaiseFloor = "RaiseFloor"
 	actionReadMarks  = "ReadMarks"
+	actionSeal       = "Seal"
 )
 
 // maxNote is the largest length of an event's note.
@@ -46,6 +52,8 @@ func (w eventWriter) transitions(lease *v1alpha1.FencedLease, conditions []metav
 		switch {
 		case c.Type == v1alpha1.ConditionReady:
 			w.ready(lease, c)
+		case c.Type == v1alpha1.ConditionSealed:
+			w.sealed(lease, c)
 		case c.Status != metav1.ConditionTrue:
 		case c.Type == v1alpha1.ConditionGenerationBehind:
 			w.generationBehind(lease, c)
@@ -63,6 +71,42 @@ func (w eventWriter) ready(lease *v1alpha1.FencedLease, c metav1.Condition) {
 	case v1alpha1.ReasonGuardSkipped, v1alpha1.ReasonKindMissing, v1alpha1.ReasonProbeFailed:
 		w.record(lease, corev1.EventTypeWarning, c.Reason, actionInstall, c.Message)
 	}
+}
+
+// sealed says that a term is sealed, or what keeps it from being. Progress is no news.
+func (w eventWriter) sealed(lease *v1alpha1.FencedLease, c metav1.Condition) {
+	switch c.Reason {
+	case v1alpha1.ReasonSealed:
+		w.record(lease, corev1.EventTypeNormal, c.Reason, actionSeal, c.Message)
+	case v1alpha1.ReasonSealForbidden, v1alpha1.ReasonSealFailing:
+		w.record(lease, corev1.EventTypeWarning, "Seal"+c.Reason, actionSeal, c.Message)
+	}
+}
+
+// createdLate says of each late create what has become of it.
+func (w eventWriter) createdLate(order seal.Order, object string, deleted bool, err error) {
+	note := fmt.Sprintf("%s was created under an ended term and appeared after the seal of generation %d had begun", object, order.Token.Generation)
+	switch {
+	case deleted:
+		note += ": it was deleted"
+	case err != nil:
+		note += ": it could not be deleted: " + err.Error()
+	default:
+		note += ": it carries the current term's mark now, see whether it should be there"
+	}
+	w.record(leaseOf(order), corev1.EventTypeWarning, v1alpha1.ConditionLateCreate, actionSeal, note)
+}
+
+// olderMarks says how many objects a new look has found in a term that was sealed.
+func (w eventWriter) olderMarks(order seal.Order, count int64) {
+	w.record(leaseOf(order), corev1.EventTypeWarning, EventOlderMarks, actionSeal, fmt.Sprintf(
+		"%d guarded objects had marks older than generation %d after it was sealed, and carry its mark now: they came to match a guard, or were created late while nobody watched",
+		count, order.Token.Generation))
+}
+
+// leaseOf returns as much of an order's lease as an event needs.
+func leaseOf(order seal.Order) *v1alpha1.FencedLease {
+	return &v1alpha1.FencedLease{ObjectMeta: metav1.ObjectMeta{Namespace: order.Lease.Namespace, Name: order.Lease.Name, UID: order.UID}}
 }
 
 func (w eventWriter) generationBehind(lease *v1alpha1.FencedLease, c metav1.Condition) {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 	apply "github.com/fencedlease/fencedlease/pkg/client/applyconfiguration/api/v1alpha1"
 )
 
@@ -29,6 +30,8 @@ type leaseReconciler struct {
 	live    client.Reader
 	marks   *markReader
 	found   *installation
+	sealer  *seal.Sealer
+	targets targetReader
 	reports *Reports
 	events  eventWriter
 	metrics *Metrics
@@ -70,10 +73,11 @@ func (r *leaseReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	}
 
 	var outcome pass
+	sealed := r.seal(ctx, lease)
 	if lease.Status.GenerationFloor == nil {
 		outcome, err = r.begin(lease, seen, reported)
 	} else {
-		outcome = r.update(lease, seen, scanned, reported)
+		outcome = r.update(lease, seen, scanned, reported, sealed)
 	}
 	if err == nil && outcome.configuration != nil {
 		err = r.writer.Status().Apply(ctx, outcome.configuration, outcome.manager, client.ForceOwnership)
@@ -90,7 +94,7 @@ func (r *leaseReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	r.reports.done(req.NamespacedName, reported)
 	r.remember(lease, seen, scanned)
 	outcome.tell(r, lease)
-	return ctrl.Result{RequeueAfter: r.nextLook(req.NamespacedName)}, nil
+	return ctrl.Result{RequeueAfter: sooner(r.nextLook(req.NamespacedName), sealed.again)}, nil
 }
 
 // pass is what one pass has decided.
@@ -115,8 +119,8 @@ func (r *leaseReconciler) begin(lease *v1alpha1.FencedLease, seen seenMarks, rep
 	}, nil
 }
 
-// update raises the floor above what was seen and renews the conditions.
-func (r *leaseReconciler) update(lease *v1alpha1.FencedLease, seen seenMarks, scanned bool, reported sighting) pass {
+// update raises the floor above what was seen, records a seal and renews the conditions.
+func (r *leaseReconciler) update(lease *v1alpha1.FencedLease, seen seenMarks, scanned bool, reported sighting, sealed sealing) pass {
 	status := &lease.Status
 	floor, generation := *status.GenerationFloor, ptr.Deref(status.Generation, 0)
 	raisedBy := Evidence("")
@@ -128,6 +132,7 @@ func (r *leaseReconciler) update(lease *v1alpha1.FencedLease, seen seenMarks, sc
 	f := facts{
 		report: r.found.of(lease), floor: floor, storeWentBack: raisedBy == EvidenceStore,
 		scanned: scanned, implausible: firstNonEmpty(seen.implausible, reported.implausible),
+		seal: sealed, sealedGeneration: sealed.sealedGeneration(lease),
 	}
 	conditions := conditionsOf(lease, f, r.clock.Now())
 	outcome := pass{manager: FieldManager, tell: func(r *leaseReconciler, lease *v1alpha1.FencedLease) {
@@ -139,11 +144,12 @@ func (r *leaseReconciler) update(lease *v1alpha1.FencedLease, seen seenMarks, sc
 		}
 		r.events.transitions(lease, conditions)
 	}}
-	if floor == *status.GenerationFloor && status.ObservedGeneration == lease.Generation &&
+	if floor == *status.GenerationFloor && f.sealedGeneration == ptr.Deref(status.SealedGeneration, 0) && status.ObservedGeneration == lease.Generation &&
 		equality.Semantic.DeepEqual(status.Conditions, conditions) {
 		return outcome
 	}
-	desired := apply.FencedLeaseStatus().WithGenerationFloor(floor).WithObservedGeneration(lease.Generation)
+	desired := apply.FencedLeaseStatus().WithGenerationFloor(floor).WithSealedGeneration(f.sealedGeneration).
+		WithObservedGeneration(lease.Generation)
 	for _, c := range conditions {
 		desired.WithConditions(applymetav1.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
 			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
@@ -195,9 +201,18 @@ func (r *leaseReconciler) nextLook(key types.NamespacedName) time.Duration {
 // forget drops what is known of a lease that is gone. Reports of it stay, for a successor of its name.
 func (r *leaseReconciler) forget(key types.NamespacedName) {
 	r.metrics.gone(key)
+	r.sealer.End(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.scans, key)
+}
+
+// sooner returns the shorter of two pauses, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func firstNonEmpty(texts ...string) string {

@@ -47,7 +47,7 @@ type seenLease struct {
 
 func conditionTypes() []string {
 	return []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionHeld, v1alpha1.ConditionSealed, v1alpha1.ConditionGenerationBehind,
+		v1alpha1.ConditionReady, v1alpha1.ConditionHeld, v1alpha1.ConditionSealed, v1alpha1.ConditionLateCreate, v1alpha1.ConditionGenerationBehind,
 		v1alpha1.ConditionImplausibleMark,
 	}
 }

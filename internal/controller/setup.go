@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 	"github.com/fencedlease/fencedlease/internal/fence"
 	"github.com/fencedlease/fencedlease/internal/guardkind"
 )
@@ -58,6 +61,12 @@ type Options struct {
 
 	// Metrics are not registered here. Default: metrics that nobody sees.
 	Metrics *Metrics
+
+	// SealMetrics are those of seals. They are not registered here. Default: metrics that nobody sees.
+	SealMetrics *seal.Metrics
+
+	// SealParallel is how many objects are stamped at once, for all leases together. Defaults to seal.DefaultParallel.
+	SealParallel int
 
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
@@ -92,6 +101,9 @@ func (o *Options) setDefaults(mgr ctrl.Manager) error {
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
+	}
+	if o.SealMetrics == nil {
+		o.SealMetrics = seal.NewMetrics()
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -141,16 +153,52 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err := r.setup(mgr, kinds.Forget); err != nil {
 		return fmt.Errorf("set up controller of the registration: %w", err)
 	}
+	events := eventWriter{mgr.GetEventRecorder("fencedlease-controller")}
+	sealer, err := newSealer(mgr, opts, events, wakeups)
+	if err != nil {
+		return err
+	}
 	l := &leaseReconciler{
 		writer: mgr.GetClient(), live: mgr.GetAPIReader(),
 		marks: &markReader{metadata: objects, live: mgr.GetAPIReader(), kinds: kinds, namespace: opts.Namespace},
-		found: found, reports: opts.Reports, events: eventWriter{mgr.GetEventRecorder("fencedlease-controller")},
+		found: found, sealer: sealer, targets: targetReader{kinds: guardkind.NewLive(mgr.GetAPIReader()), namespace: opts.Namespace},
+		reports: opts.Reports, events: events,
 		metrics: opts.Metrics, clock: opts.Clock, rescan: opts.RescanInterval, scans: map[client.ObjectKey]scan{},
 	}
 	if err := l.setup(mgr, opts, wakeups); err != nil {
 		return fmt.Errorf("set up controller of FencedLeases: %w", err)
 	}
 	return nil
+}
+
+// newSealer adds what seals to a manager. Its requests have no limit on this side: it waits for each of them, so the API
+// server's priority levels, and the number of those at once, are the limit.
+func newSealer(mgr ctrl.Manager, opts Options, events eventWriter, wakeups chan<- event.GenericEvent) (*seal.Sealer, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.QPS = -1
+	objects, err := metadata.NewForConfigAndClient(config, mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("create client that stamps guarded objects: %w", err)
+	}
+	sealer := seal.New(seal.Options{
+		Objects: objects, Parallel: opts.SealParallel, Metrics: opts.SealMetrics, Clock: opts.Clock,
+		Wake: func(ctx context.Context, key types.NamespacedName) {
+			lease := &v1alpha1.FencedLease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			select {
+			case wakeups <- event.GenericEvent{Object: lease}:
+			case <-ctx.Done():
+			}
+		},
+		Above: func(key types.NamespacedName, generation int64, object string) {
+			opts.Reports.Report(Observed{Lease: key, Generation: generation, Evidence: EvidenceMark, Object: object})
+		},
+		Created: events.createdLate,
+		Later:   events.olderMarks,
+	})
+	if err := mgr.Add(sealer); err != nil {
+		return nil, fmt.Errorf("add sealer: %w", err)
+	}
+	return sealer, nil
 }
 
 // setup makes everything that the registration depends on wake its only key. Requests within Debounce become one pass.
