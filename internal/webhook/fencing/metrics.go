@@ -67,10 +67,19 @@ func NewMetrics() *Metrics {
 	for _, reason := range fence.AllowReasons() {
 		m.reviews.WithLabelValues(outcomeAllow, string(reason), "update", "main", strconv.FormatBool(false))
 	}
-	m.reviews.WithLabelValues(outcomeUnavailable, reasonCannotTell, "update", "main", strconv.FormatBool(false))
 	for _, reason := range fence.DenyReasons() {
 		m.reviews.WithLabelValues(outcomeDeny, string(reason), "update", "main", strconv.FormatBool(false))
 		m.audited.WithLabelValues(string(reason))
+	}
+	// Of what is rare and alerted on even the first must show, whatever the write was.
+	for _, operation := range []string{"create", "update", "delete"} {
+		for _, subresource := range []string{"main", fence.SubresourceStatus, fence.SubresourceScale} {
+			m.reviews.WithLabelValues(outcomeUnavailable, reasonCannotTell, operation, subresource, strconv.FormatBool(false))
+			m.reviews.WithLabelValues(outcomeAllow, string(fence.Overridden), operation, subresource, strconv.FormatBool(false))
+			for _, reason := range []fence.Reason{fence.MarkTampered, fence.MalformedToken, fence.FutureToken} {
+				m.reviews.WithLabelValues(outcomeDeny, string(reason), operation, subresource, strconv.FormatBool(false))
+			}
+		}
 	}
 	for _, outcome := range []string{outcomeAllow, outcomeDeny, outcomeUnavailable} {
 		m.duration.WithLabelValues(outcome)
