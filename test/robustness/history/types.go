@@ -179,6 +179,8 @@ type Epoch struct {
 	// knows of.
 	Base     int64 `json:"base"`
 	Snapshot int64 `json:"snapshot"`
+	// Cut is when the epoch before began to end: from then on nothing was answered in it.
+	Cut int64 `json:"cut"`
 }
 
 // Fault is something that was broken for a while.

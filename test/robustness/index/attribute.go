@@ -1,0 +1,128 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/fencedlease/fencedlease/test/robustness/history"
+)
+
+// parts says which part of an object a verb writes.
+var parts = map[history.Verb]Part{
+	history.Create: Main, history.Update: Main, history.JSONPatch: Main, history.MergePatch: Main, history.Apply: Main,
+	history.UpdateStatus: Status, history.PatchStatus: Status, history.Scale: Scale, history.Delete: Gone, history.DeleteCollection: Gone,
+}
+
+// attribute finds the operation that made a commit: each write puts its ID into the part that it writes.
+func (x *Index) attribute(commit *Commit, deleted map[string]*history.Op, unsure []*history.Op) {
+	before := commit.Before
+	if before == nil {
+		before = &history.ObjectState{}
+	}
+	id := int64(0)
+	switch {
+	case commit.Deleted:
+		commit.Part = Gone
+		if commit.Op = deleted[commit.UID]; commit.Op != nil {
+			x.MadeBy[commit.Op.ID] = commit
+			return
+		}
+		for _, op := range unsure {
+			if op.Lease == commit.Lease && op.Object == commit.Name && op.Invoke < commit.Observed {
+				commit.Candidates = append(commit.Candidates, op)
+			}
+		}
+		if len(commit.Candidates) == 0 {
+			x.problem("nobody deleted %s/%s at revision %d", commit.Namespace, commit.Name, commit.Revision)
+		}
+		return
+	case commit.Object.Value != before.Value:
+		commit.Part, id = Main, number(commit.Object.Value)
+	case commit.Object.Result != before.Result:
+		commit.Part, id = Status, number(commit.Object.Result)
+	case commit.Object.Replicas != before.Replicas:
+		commit.Part, id = Scale, commit.Object.Replicas
+	default:
+		commit.Part = Stamp
+		return
+	}
+	op := x.byID[id]
+	switch {
+	case op == nil:
+		x.problem("nobody wrote revision %d of %s/%s: %q", commit.Revision, commit.Namespace, commit.Name, commit.Object.Value)
+		return
+	case op.Lease != commit.Lease || op.Object != commit.Name || parts[op.Verb] != commit.Part:
+		x.problem("operation %d (%s of %s) cannot have written %s of %s/%s at revision %d", op.ID, op.Verb, op.Object, commit.Part, commit.Namespace, commit.Name, commit.Revision)
+	case x.MadeBy[id] != nil:
+		x.problem("operation %d was committed at revisions %d and %d", id, x.MadeBy[id].Revision, commit.Revision)
+	case commit.Created && op.Verb != history.Create && op.Verb != history.Apply:
+		x.problem("operation %d (%s) created %s/%s", op.ID, op.Verb, commit.Namespace, commit.Name)
+	}
+	commit.Op = op
+	x.MadeBy[id] = commit
+}
+
+func number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Consistent reports the contradictions between what clients were told and what was committed.
+func (x *Index) Consistent() []string {
+	problems := slices.Clone(x.Problems)
+	saying := func(op *history.Op, what string) {
+		problems = append(problems, Describe(op)+" "+what)
+	}
+	gone := map[string]bool{}
+	for _, lease := range x.Leases {
+		for _, commit := range lease.Commits {
+			if commit.Deleted {
+				gone[commit.UID] = true
+			}
+		}
+	}
+	for _, op := range x.Run.Ops {
+		if op.Verb.Reads() || op.Verb.OfLease() {
+			continue
+		}
+		commit := x.MadeBy[op.ID]
+		switch {
+		case op.Outcome == history.OK && op.Verb.Deletes():
+			for _, seen := range op.Seen {
+				if !gone[seen.UID] {
+					saying(op, "was told that it deleted "+seen.UID+", which is still there")
+				}
+			}
+		case op.Outcome == history.OK && commit == nil:
+			saying(op, "was accepted and is not in the store's history")
+		case op.Outcome == history.OK && (len(op.Seen) != 1 || op.Seen[0].Revision != commit.Revision || op.Seen[0].UID != commit.UID):
+			saying(op, "was told another revision than "+strconv.FormatInt(commit.Revision, 10))
+		case op.Outcome != history.OK && op.Outcome != history.Unknown && commit != nil:
+			saying(op, "was committed at revision "+strconv.FormatInt(commit.Revision, 10)+" all the same")
+		}
+	}
+	return problems
+}
+
+// Describe names an operation for a report.
+func Describe(op *history.Op) string {
+	text := "operation " + strconv.FormatInt(op.ID, 10) + " (" + op.Client + ": " + string(op.Verb)
+	if op.Carrier != "" {
+		text += " by " + string(op.Carrier)
+	}
+	text += " of " + op.Lease.Namespace + "/" + op.Object
+	if op.Generation != 0 {
+		text += " under " + strconv.FormatInt(op.Generation, 10) + "." + op.Term
+	}
+	text += ", " + string(op.Outcome)
+	if op.Cause != "" {
+		text += " " + op.Cause
+	}
+	return text + ")"
+}
