@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/internal/cert"
 	"github.com/fencedlease/fencedlease/internal/controller"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 	"github.com/fencedlease/fencedlease/internal/leaseview"
 	"github.com/fencedlease/fencedlease/internal/webhook/fencing"
 )
@@ -26,16 +27,18 @@ type measures struct {
 	holders    *leaseview.Holders
 	reviews    *fencing.Metrics
 	controller *controller.Metrics
+	seals      *seal.Metrics
 }
 
 func newMeasures(c clock.PassiveClock) measures {
 	return measures{
 		view: leaseview.NewMetrics(), holders: leaseview.NewHolders(c), reviews: fencing.NewMetrics(), controller: controller.NewMetrics(),
+		seals: seal.NewMetrics(),
 	}
 }
 
 func (m measures) collectors(certificates Collector) []Collector {
-	return []Collector{m.view, m.holders, m.reviews, m.controller, certificates}
+	return []Collector{m.view, m.holders, m.reviews, m.controller, m.seals, certificates}
 }
 
 // Collectors returns what a manager registers, without a manager behind it, for the reference of the metrics.

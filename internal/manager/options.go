@@ -24,6 +24,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/internal/cert"
 	"github.com/fencedlease/fencedlease/internal/controller"
+	"github.com/fencedlease/fencedlease/internal/controller/seal"
 	"github.com/fencedlease/fencedlease/internal/fence"
 )
 
@@ -53,6 +54,8 @@ type Options struct {
 	Namespace string
 	// SystemCollectors and SystemMigrators replace the users known as system writers.
 	SystemCollectors, SystemMigrators list
+	// SealParallel is how many guarded objects are stamped at once, for all leases together.
+	SealParallel int
 	// DrainDelay is how long an ending replica goes on answering, so that API servers and endpoints take notice.
 	DrainDelay time.Duration
 	// CertSettle is how long a new CA must have been installed before it signs.
@@ -95,6 +98,7 @@ func NewOptions() *Options {
 		Namespace:        os.Getenv("POD_NAMESPACE"),
 		SystemCollectors: system.Collectors,
 		SystemMigrators:  system.Migrators,
+		SealParallel:     seal.DefaultParallel,
 		DrainDelay:       15 * time.Second,
 		CertSettle:       cert.DefaultSettleMargin,
 		CALife:           cert.DefaultCALife,
@@ -125,6 +129,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 			"the garbage collector and the namespace controller.")
 	flags.Var(&o.SystemMigrators, "system-migrators",
 		"Users, separated by commas, that may write unchanged guarded objects without a token: the storage version migrator.")
+	flags.IntVar(&o.SealParallel, "seal-parallel", o.SealParallel,
+		"How many guarded objects seals stamp at once, for all leases together. From 1 to 256.")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", o.DrainDelay,
 		"How long an ending replica goes on answering reviews after it has turned unready.")
 	flags.DurationVar(&o.CertSettle, "cert-settle", o.CertSettle,
@@ -178,6 +184,9 @@ func (o *Options) Validate() error {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("--%s %v: must be positive", name, d))
 		}
+	}
+	if o.SealParallel < 1 || o.SealParallel > 256 {
+		errs = append(errs, fmt.Errorf("--seal-parallel %d: must be 1 to 256", o.SealParallel))
 	}
 	if o.DrainDelay < 0 {
 		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", o.DrainDelay))

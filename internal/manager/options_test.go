@@ -146,6 +146,9 @@ func TestValidate(t *testing.T) {
 		"no time to settle":   {change: func(o *Options) { o.CertSettle = 0 }, want: "--cert-settle 0s: must be positive"},
 		"a CA of no life":     {change: func(o *Options) { o.CALife = 0 }, want: "--cert-ca-life 0s: must be positive"},
 		"a leaf of no life":   {change: func(o *Options) { o.LeafLife = -1 }, want: "--cert-leaf-life -1ns: must be positive"},
+		"one stamp at a time": {change: func(o *Options) { o.SealParallel = 1 }},
+		"no stamps at all":    {change: func(o *Options) { o.SealParallel = 0 }, want: "--seal-parallel 0: must be 1 to 256"},
+		"too many stamps":     {change: func(o *Options) { o.SealParallel = 257 }, want: "--seal-parallel 257: must be 1 to 256"},
 		"no drain":            {change: func(o *Options) { o.DrainDelay = 0 }},
 		"a drain of the past": {change: func(o *Options) { o.DrainDelay = -time.Second }, want: "--drain-delay -1s: must not be negative"},
 		"everything that is wrong, in one order": {

@@ -171,6 +171,8 @@ func (p *parts) buildControllers() error {
 		SystemWriters:      p.options.SystemCollectors,
 		Reports:            p.reports,
 		Metrics:            p.measures.controller,
+		SealMetrics:        p.measures.seals,
+		SealParallel:       p.options.SealParallel,
 		Clock:              p.deps.Clock,
 		SkipNameValidation: true,
 	})

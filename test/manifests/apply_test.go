@@ -452,7 +452,8 @@ func (c *cluster) testPriorityLevels(t *testing.T) {
 		"the manager lists leases":   {namespace + ":" + serviceAccount, "/fencedleases?limit=1", "fencedlease-reads"},
 		"a leader reads a lease":     {"any:leader", "/namespaces/any/fencedleases/any", "fencedlease-leaders"},
 		"somebody lists all leases":  {"any:leader", "/fencedleases?limit=1", "workload-low"},
-		"the manager reads a secret": {namespace + ":" + serviceAccount, "", "workload-low"},
+		"the manager reads a secret": {namespace + ":" + serviceAccount, "", "fencedlease-seals"},
+		"somebody reads a secret":    {"any:leader", "", "workload-low"},
 	} {
 		path := "/apis/coordination.fencedlease.io/v1alpha1" + test.path
 		if test.path == "" {

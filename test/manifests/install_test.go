@@ -393,9 +393,16 @@ func TestFlowControlIsForTheManager(t *testing.T) {
 	levels := map[string]flowcontrolv1.PriorityLevelConfiguration{}
 	for _, level := range typed[flowcontrolv1.PriorityLevelConfiguration](t, install(t), "flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration") {
 		levels[level.Name] = level
-		// Lent seats are held by the writes that wait for what needs them.
-		if got := ptr.Deref(level.Spec.Limited.LendablePercent, -1); got != 0 {
-			t.Errorf("level %s: lends %d percent", level.Name, got)
+		// Lent seats are held by the writes that wait for what needs them. No write waits for a seal.
+		lent := int32(0)
+		if level.Name == "fencedlease-seals" {
+			lent = 50
+			if got := ptr.Deref(level.Spec.Limited.BorrowingLimitPercent, -1); got != 0 {
+				t.Errorf("level %s: borrows %d percent", level.Name, got)
+			}
+		}
+		if got := ptr.Deref(level.Spec.Limited.LendablePercent, -1); got != lent {
+			t.Errorf("level %s: lends %d percent, want %d", level.Name, got, lent)
 		}
 	}
 	schemas := map[string]flowcontrolv1.FlowSchema{}
@@ -405,14 +412,20 @@ func TestFlowControlIsForTheManager(t *testing.T) {
 			t.Errorf("schema %s: level %s is not installed", schema.Name, schema.Spec.PriorityLevelConfiguration.Name)
 		}
 	}
-	reads, leaders := schemas["fencedlease-reads"], schemas["fencedlease-leaders"]
-	if len(reads.Spec.Rules) != 1 {
-		t.Fatalf("schema fencedlease-reads: want 1 rule, got %+v", reads)
+	reads, leaders, seals := schemas["fencedlease-reads"], schemas["fencedlease-leaders"], schemas["fencedlease-seals"]
+	if len(reads.Spec.Rules) != 1 || len(seals.Spec.Rules) != 1 {
+		t.Fatalf("schemas fencedlease-reads and -seals: want 1 rule, got %+v and %+v", reads, seals)
 	}
 	want := []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindServiceAccount,
 		ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: namespace, Name: serviceAccount}}}
 	if diff := cmp.Diff(want, reads.Spec.Rules[0].Subjects); diff != "" {
 		t.Errorf("schema fencedlease-reads: subjects (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, seals.Spec.Rules[0].Subjects); diff != "" {
+		t.Errorf("schema fencedlease-seals: subjects (-want +got):\n%s", diff)
+	}
+	if seals.Spec.MatchingPrecedence <= leaders.Spec.MatchingPrecedence {
+		t.Error("reads and writes of leases must match before seals: a verdict and the end of a seal wait for them")
 	}
 	if reads.Spec.MatchingPrecedence >= leaders.Spec.MatchingPrecedence {
 		t.Error("the manager's reads must match before those of leaders")

@@ -38,7 +38,7 @@ const (
 	patience     = 90 * time.Second
 )
 
-// Install applies dist/install.yaml and lets the manager read all kinds of the groups that tests guard.
+// Install applies dist/install.yaml and lets the manager read and seal all kinds of the groups that tests guard.
 func Install(ctx context.Context, cluster *env.Environment, groups ...string) error {
 	file := filepath.Join(cluster.ModuleRoot(), "dist", "install.yaml")
 	if _, err := cluster.Kubectl(ctx, "apply", "--server-side", "-f", file); err != nil {
@@ -53,7 +53,8 @@ func Install(ctx context.Context, cluster *env.Environment, groups ...string) er
 			Name: "guarded-kinds", Labels: map[string]string{"rbac.fencedlease.io/aggregate-to-guarded-kinds": "true"},
 		},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: append([]string{env.GuardedGroup}, groups...), Resources: []string{"*"}, Verbs: []string{"get", "list"},
+			APIGroups: append([]string{env.GuardedGroup}, groups...), Resources: []string{"*"},
+			Verbs: []string{"get", "list", "watch", "patch", "delete"},
 		}},
 	}
 	if err := c.Create(ctx, role); err != nil {
