@@ -225,6 +225,19 @@ func stories() map[string]story {
 		"a seal does not come to an end": {"FencedLeaseSealPending", condition("Sealed", "false", "1x60"), 10 * m, once, "1 FencedLeases"},
 		"seals take some minutes":        {"FencedLeaseSealPending", condition("Sealed", "false", "1x8 0x60"), 30 * m, nil, ""},
 
+		"seals fail again and again": {"FencedLeaseSealsFail", []string{`fencedlease_seals_total{result="Failed",pod="a"} 0+1x60`}, 30 * m, once, "10 attempts"},
+		"one attempt fails": {
+			"FencedLeaseSealsFail", []string{`fencedlease_seals_total{result="Failed",pod="a"} 0x10 1x60`, `fencedlease_seals_total{result="Sealed",pod="a"} 0+9x60`}, 15 * m, nil, "",
+		},
+		"a late create is reported": {
+			"FencedLeaseLateCreates", []string{`fencedlease_late_creates_total{action="Reported",pod="a"} 0x10 1x60`, `fencedlease_late_creates_total{action="Deleted",pod="a"} 0x60`},
+			12 * m, []map[string]string{{"action": "Reported"}}, "carry the current term's mark",
+		},
+		"a late create is deleted": {
+			"FencedLeaseLateCreates", []string{`fencedlease_late_creates_total{action="Deleted",pod="a"} 0x10 1x60`}, 12 * m, []map[string]string{{"action": "Deleted"}}, "have been deleted",
+		},
+		"no late create": {"FencedLeaseLateCreates", []string{`fencedlease_late_creates_total{action="Deleted",pod="a"} 1x60`}, 40 * m, nil, ""},
+
 		"an ended holder goes on writing": {
 			"FencedLeaseStaleWrites", []string{reviews("deny", "StaleToken", "0+3x120")}, 40 * m, once, "45 writes",
 		},
