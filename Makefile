@@ -118,6 +118,22 @@ test-integration: ## Run the tests against a real API server; PKGS limits them t
 	@assets=$$(hack/controlplane/build.sh); echo "test: on the API server of $$assets"; \
 	export KUBEBUILDER_ASSETS="$$assets"; $(RUN_TESTS) integration
 
+.PHONY: setup-test-e2e
+setup-test-e2e: ## Start a cluster for the end-to-end specs: by kind if it and a container engine are there, else by hack/node.
+	@IMG=$(IMG) hack/make/e2e.sh setup
+
+.PHONY: test-e2e
+test-e2e: ## Run the end-to-end specs in pods on a real node; a cluster that setup-test-e2e has not started is ended afterwards.
+	@IMG=$(IMG) hack/make/e2e.sh test
+
+.PHONY: cleanup-test-e2e
+cleanup-test-e2e: ## End the cluster of the end-to-end specs.
+	@IMG=$(IMG) hack/make/e2e.sh cleanup
+
+.PHONY: test-node
+test-node: ## Start and end the cluster of hack/node in all ways, and look for what is left. Needs root.
+	@cd hack/node && go test -tags=e2e -count=1 -timeout=20m .
+
 .PHONY: deflake
 deflake: ## Run the tests against a real API server COUNT times, and stop at the first failure.
 	@assets=$$(hack/controlplane/build.sh); export KUBEBUILDER_ASSETS="$$assets"; for i in $$(seq 1 $(COUNT)); do \
