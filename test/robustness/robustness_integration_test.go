@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -20,8 +21,12 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/test/env"
+	"github.com/fencedlease/fencedlease/test/robustness/faults"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
 	"github.com/fencedlease/fencedlease/test/robustness/scenarios"
 	"github.com/fencedlease/fencedlease/test/robustness/traffic"
+	"github.com/fencedlease/fencedlease/test/robustness/validate"
 )
 
 func TestMain(m *testing.M) {
@@ -52,48 +57,111 @@ const (
 	dirVariable = "ROBUSTNESS_DIR"
 )
 
-func TestFirst(t *testing.T) {
-	run(t, scenarios.Options{
-		Name: "first", APIServers: 1, EtcdMembers: 1,
-		Leases: []scenarios.Lease{{Name: "lazy", Handover: v1alpha1.HandoverLazy}},
-		Faults: func(w *scenarios.World) []scenarios.Choice { return w.Leaders()[:2] },
+// lazy and the others are the leases of the scenarios.
+var leases = []scenarios.Lease{{Name: "lazy", Handover: v1alpha1.HandoverLazy}, {Name: "idle", Handover: v1alpha1.HandoverLazy}}
+
+// TestSingle has one API server and one member of etcd.
+func TestSingle(t *testing.T) {
+	run(t, newSeed(t), scenarios.Options{
+		Name: "single", APIServers: 1, EtcdMembers: 1, Leases: leases,
+		Faults: func(w *scenarios.World) []scenarios.Choice {
+			return slices.Concat(w.Leaders(), w.LeaderNetwork(), w.WebhookNetwork(), w.APIServers(),
+				[]scenarios.Choice{w.Certificates(), w.Restore(false)})
+		},
+	}, validate.Minimum{
+		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5,
+		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindClock, scenarios.KindCertificates, scenarios.KindRestore}),
 	})
 }
 
-func run(t *testing.T, options scenarios.Options) {
+// TestThree has three members of etcd and two API servers.
+func TestThree(t *testing.T) {
+	run(t, newSeed(t), scenarios.Options{
+		Name: "three", APIServers: 2, EtcdMembers: 3, Leases: leases,
+		Faults: func(w *scenarios.World) []scenarios.Choice {
+			return slices.Concat(w.Leaders()[:2], w.Managers(), w.ManagerNetwork(), w.Etcd(), w.EtcdNetwork(), w.APIServers(),
+				[]scenarios.Choice{w.LeaseDeleted(), w.Restore(true)})
+		},
+	}, validate.Minimum{
+		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5,
+		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindLeaseDeleted, scenarios.KindRestoreBump}),
+	})
+}
+
+// TestLong runs all faults on both kinds of control plane, again and again with other seeds, for as long as
+// ROBUSTNESS_DURATION says.
+func TestLong(t *testing.T) {
+	text := os.Getenv(durationVariable)
+	if text == "" {
+		t.Skip(durationVariable + " is not set")
+	}
+	duration, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := newSeed(t)
+	begun := history.Now()
+	for i := uint64(0); time.Duration(history.Now()-begun) < duration && !t.Failed(); i++ {
+		options := scenarios.Options{Name: "long-single", APIServers: 1, EtcdMembers: 1, Leases: leases, Faults: (*scenarios.World).All}
+		if i%2 == 1 {
+			options.Name, options.APIServers, options.EtcdMembers = "long-three", 2, 3
+		}
+		t.Run(strconv.FormatUint(seed+i, 10), func(t *testing.T) {
+			run(t, seed+i, options, validate.Minimum{Operations: 4000, Commits: 1500, Handovers: 20, Late: 200, PerVerb: 10, PerCarrier: 10, Faults: networks()})
+		})
+	}
+}
+
+// networks are the kinds of faults of the network.
+func networks() []string {
+	var kinds []string
+	for _, mode := range []env.ProxyMode{env.ProxyDelay, env.ProxyHold, env.ProxyHalfClose, env.ProxyCut} {
+		kinds = append(kinds, faults.KindNetwork(mode))
+	}
+	return kinds
+}
+
+func newSeed(t *testing.T) uint64 {
 	t.Helper()
-	options.Seed = rand.Uint64() //nolint:gosec // printed below, so that it can be repeated
+	seed := rand.Uint64() //nolint:gosec // printed, so that it can be repeated
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
-		if options.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("seed: %s=%d", seedVariable, options.Seed)
-	if text := os.Getenv(durationVariable); text != "" {
-		var err error
-		if options.Duration, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	options.LeaseSeconds, options.Workers, options.Pace, options.Zombie = 3, 2, 40*time.Millisecond, 40
-	options.Between, options.Quiet = 2*time.Second, 4*time.Second
+	return seed
+}
+
+// run runs a scenario and judges its history. The history of one that fails is kept.
+func run(t *testing.T, seed uint64, options scenarios.Options, least validate.Minimum) {
+	t.Helper()
+	t.Logf("%s=%d", seedVariable, seed)
+	options.Seed = seed
+	options.LeaseSeconds, options.Workers, options.Pace, options.Zombie = 3, 2, 30*time.Millisecond, 40
+	options.Between, options.Quiet = 1500*time.Millisecond, 4*time.Second
 	options.Manager = os.Getenv(scenarios.ManagerVariable)
 	options.Say = t.Logf
 	var err error
 	if options.Executable, err = os.Executable(); err != nil {
 		t.Fatal(err)
 	}
-	base := os.Getenv(dirVariable)
+	keep := os.Getenv(dirVariable)
+	base := keep
 	if base == "" {
 		base = filepath.Join(os.TempDir(), "fencedlease-robustness")
 	}
-	options.Dir = filepath.Join(base, options.Name+"-"+strconv.FormatUint(options.Seed, 10))
+	options.Dir = filepath.Join(base, options.Name+"-"+strconv.FormatUint(seed, 10)+"-"+strconv.Itoa(os.Getpid()))
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := scenarios.Run(t.Context(), options); err != nil {
 		t.Fatalf("%v\nthe history so far is in %s", err, options.Dir)
 	}
-	t.Logf("history in %s", options.Dir)
+	judge(t, options.Dir, least)
+	if !t.Failed() && keep == "" {
+		if err := os.RemoveAll(options.Dir); err != nil {
+			t.Error(err)
+		}
+	}
 }

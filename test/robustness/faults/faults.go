@@ -72,6 +72,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// KindPause is the kind of Pause.
+const KindPause = "SIGSTOP"
+
+// KindNetwork returns the kind of Network for a mode.
+func KindNetwork(mode env.ProxyMode) string { return "network " + mode.String() }
+
 // Pausable is a process that can be stopped in its tracks.
 type Pausable interface {
 	Pause() error
@@ -81,7 +87,7 @@ type Pausable interface {
 // Pause stops a process in its tracks for a while.
 func Pause(target string, p Pausable, hold [2]time.Duration) Fault {
 	return Fault{
-		Kind: "SIGSTOP", Target: target, Hold: hold,
+		Kind: KindPause, Target: target, Hold: hold,
 		Begin: func(context.Context) error { return p.Pause() },
 		End:   func(context.Context) error { return p.Continue() },
 	}
@@ -91,7 +97,7 @@ func Pause(target string, p Pausable, hold [2]time.Duration) Fault {
 func Network(target string, proxy *env.Proxy, mode env.ProxyMode, delay time.Duration, hold [2]time.Duration) Fault {
 	var before int64
 	return Fault{
-		Kind: "network " + mode.String(), Target: target, Hold: hold,
+		Kind: KindNetwork(mode), Target: target, Hold: hold,
 		Begin: func(context.Context) error {
 			before = proxy.Affected()
 			proxy.Set(mode, delay)

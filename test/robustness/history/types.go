@@ -173,14 +173,25 @@ type LeaseState struct {
 
 // Epoch is the life of the store between two restores.
 type Epoch struct {
-	// Begin is when the store was ready again; 0 for the first.
+	// Begin is a moment after all of the epoch before and before all of this one; 0 for the first.
 	Begin int64 `json:"begin"`
 	// Base is the revision that it began with; in the terms of the epoch before, Snapshot is the last revision that it
 	// knows of.
 	Base     int64 `json:"base"`
 	Snapshot int64 `json:"snapshot"`
-	// Cut is when the epoch before began to end: from then on nothing was answered in it.
+	// Cut is when the epoch before began to end: API servers were killed one after the other.
 	Cut int64 `json:"cut"`
+}
+
+// Epoch returns the epoch in which an operation may have been carried out: a call ends with the API servers.
+func (m Meta) Epoch(op *Op) int {
+	epoch := 0
+	for i := range m.Epochs {
+		if op.Invoke >= m.Epochs[i].Begin {
+			epoch = i
+		}
+	}
+	return epoch
 }
 
 // Fault is something that was broken for a while.

@@ -17,7 +17,7 @@ var parts = map[history.Verb]Part{
 }
 
 // attribute finds the operation that made a commit: each write puts its ID into the part that it writes.
-func (x *Index) attribute(commit *Commit, deleted map[string]*history.Op, unsure []*history.Op) {
+func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure []*history.Op) {
 	before := commit.Before
 	if before == nil {
 		before = &history.ObjectState{}
@@ -26,12 +26,12 @@ func (x *Index) attribute(commit *Commit, deleted map[string]*history.Op, unsure
 	switch {
 	case commit.Deleted:
 		commit.Part = Gone
-		if commit.Op = deleted[commit.UID]; commit.Op != nil {
+		if commit.Op = deleted[life{commit.Epoch, commit.UID}]; commit.Op != nil {
 			x.MadeBy[commit.Op.ID] = commit
 			return
 		}
 		for _, op := range unsure {
-			if op.Lease == commit.Lease && op.Object == commit.Name && op.Invoke < commit.Observed {
+			if op.Lease == commit.Lease && op.Object == commit.Name && op.Invoke < commit.Observed && x.Run.Meta.Epoch(op) == commit.Epoch {
 				commit.Candidates = append(commit.Candidates, op)
 			}
 		}
@@ -79,11 +79,11 @@ func (x *Index) Consistent() []string {
 	saying := func(op *history.Op, what string) {
 		problems = append(problems, Describe(op)+" "+what)
 	}
-	gone := map[string]bool{}
+	gone := map[life]bool{}
 	for _, lease := range x.Leases {
 		for _, commit := range lease.Commits {
 			if commit.Deleted {
-				gone[commit.UID] = true
+				gone[life{commit.Epoch, commit.UID}] = true
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func (x *Index) Consistent() []string {
 		switch {
 		case op.Outcome == history.OK && op.Verb.Deletes():
 			for _, seen := range op.Seen {
-				if !gone[seen.UID] {
+				if !gone[life{x.Run.Meta.Epoch(op), seen.UID}] {
 					saying(op, "was told that it deleted "+seen.UID+", which is still there")
 				}
 			}

@@ -127,7 +127,7 @@ func New(run *history.Run) *Index {
 		x.Leases[lease.LeaseRef] = &Lease{Lease: lease}
 	}
 	acquisitions := map[string]*history.Op{}
-	deleted := map[string]*history.Op{}
+	deleted := map[life]*history.Op{}
 	var unsure []*history.Op
 	for _, op := range run.Ops {
 		x.byID[op.ID] = op
@@ -136,10 +136,11 @@ func New(run *history.Run) *Index {
 			acquisitions[possessionKey(op.Lease, string(op.Verb), op.Generation, op.Term)] = op
 		case op.Verb.Deletes() && op.Outcome == history.OK:
 			for _, seen := range op.Seen {
-				if other := deleted[seen.UID]; other != nil {
+				l := life{run.Meta.Epoch(op), seen.UID}
+				if other := deleted[l]; other != nil {
 					x.problem("operations %d and %d were both told that they deleted %s", other.ID, op.ID, seen.UID)
 				}
-				deleted[seen.UID] = op
+				deleted[l] = op
 			}
 		case op.Verb.Deletes() && op.Outcome == history.Unknown:
 			unsure = append(unsure, op)
@@ -155,12 +156,18 @@ func New(run *history.Run) *Index {
 	return x
 }
 
+// life is an object from its creation to its deletion. A restore can bring it back.
+type life struct {
+	epoch int
+	uid   string
+}
+
 func possessionKey(lease history.LeaseRef, verb string, generation int64, term string) string {
 	return lease.String() + " " + verb + " " + strconv.FormatInt(generation, 10) + "." + term
 }
 
 // walk goes through the committed states in their order.
-func (x *Index) walk(acquisitions, deleted map[string]*history.Op, unsure []*history.Op) {
+func (x *Index) walk(acquisitions map[string]*history.Op, deleted map[life]*history.Op, unsure []*history.Op) {
 	type key struct{ namespace, name string }
 	states := map[key]*history.ObjectState{}
 	last := map[history.LeaseRef]*Span{}

@@ -1,0 +1,184 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencedlease/fencedlease/test/env/product"
+	"github.com/fencedlease/fencedlease/test/robustness/faults"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
+)
+
+// Kinds of faults.
+const (
+	KindPause        = faults.KindPause
+	KindKill         = "SIGKILL"
+	KindClock        = "clock step"
+	KindCertificates = "certificates"
+	KindLeaseDeleted = "lease deleted"
+	KindRestore      = "restore without raised revisions"
+	KindRestoreBump  = "restore with raised revisions"
+
+	bump = 1_000_000_000
+)
+
+// Certificates takes the authority of the webhook away: a new one has to be made, installed and used.
+func (w *World) Certificates() Choice {
+	bundle := func(ctx context.Context) (string, error) {
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		if err := w.admin.Get(ctx, client.ObjectKey{Name: "fencedlease-guards"}, configuration); err != nil {
+			return "", err
+		}
+		if len(configuration.Webhooks) == 0 {
+			return "", errors.New("no webhook is registered")
+		}
+		return string(configuration.Webhooks[0].ClientConfig.CABundle), nil
+	}
+	return func(context.Context) (faults.Fault, error) {
+		var before string
+		return faults.Fault{
+			Kind: KindCertificates, Target: "managers", Hold: seconds(0.1, 0.5),
+			Begin: func(ctx context.Context) error {
+				return w.eventually(ctx, "delete the Secret of the authority", func(ctx context.Context) (err error) {
+					if before, err = bundle(ctx); err != nil {
+						return err
+					}
+					secrets := &corev1.SecretList{}
+					if err := w.admin.List(ctx, secrets, client.InNamespace(product.Namespace)); err != nil {
+						return err
+					}
+					for i := range secrets.Items {
+						if err := w.admin.Delete(ctx, &secrets.Items[i]); client.IgnoreNotFound(err) != nil {
+							return err
+						}
+					}
+					if len(secrets.Items) == 0 {
+						return errors.New("there is no Secret")
+					}
+					return nil
+				})
+			},
+			End: func(ctx context.Context) error {
+				return w.eventually(ctx, "wait for another authority", func(ctx context.Context) error {
+					now, err := bundle(ctx)
+					if err == nil && now == before {
+						err = errors.New("the bundle is the same")
+					}
+					return err
+				})
+			},
+		}, nil
+	}
+}
+
+// LeaseDeleted deletes a lease by hand and creates it again.
+func (w *World) LeaseDeleted() Choice {
+	return func(context.Context) (faults.Fault, error) {
+		chosen := w.options.Leases[w.random.IntN(len(w.options.Leases))]
+		return faults.Fault{
+			Kind: KindLeaseDeleted, Target: chosen.Name, Hold: seconds(0.2, 2),
+			Begin: func(ctx context.Context) error {
+				return w.eventually(ctx, "delete lease", func(ctx context.Context) error {
+					return client.IgnoreNotFound(w.admin.Delete(ctx, w.newLease(chosen)))
+				})
+			},
+			End: func(ctx context.Context) error {
+				err := w.eventually(ctx, "create lease", func(ctx context.Context) error {
+					return client.IgnoreAlreadyExists(w.admin.Create(ctx, w.newLease(chosen)))
+				})
+				if err != nil {
+					return err
+				}
+				return w.ready(ctx, chosen)
+			},
+		}, nil
+	}
+}
+
+// ready returns when the guards of a lease are in force.
+func (w *World) ready(ctx context.Context, lease Lease) error {
+	return w.eventually(ctx, "wait for lease "+lease.Name, func(ctx context.Context) error {
+		stored := w.newLease(lease)
+		if err := w.admin.Get(ctx, client.ObjectKeyFromObject(stored), stored); err != nil {
+			return err
+		}
+		for _, condition := range stored.Status.Conditions {
+			if condition.Type == "Ready" && condition.Status == "True" && condition.ObservedGeneration == stored.Generation {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %+v", stored.Status.Conditions)
+	})
+}
+
+// Restore turns the store back to a snapshot of some seconds ago, with or without raised revisions.
+func (w *World) Restore(raised bool) Choice {
+	kind, by := KindRestore, uint64(0)
+	if raised {
+		kind, by = KindRestoreBump, bump
+	}
+	return func(context.Context) (faults.Fault, error) {
+		path := filepath.Join(w.cluster.Dir(), "snapshot-"+strconv.Itoa(len(w.meta.Epochs)))
+		return faults.Fault{
+			// What happens meanwhile is undone.
+			Kind: kind, Target: "etcd", Hold: w.beyondLease(),
+			Begin: func(ctx context.Context) error { return w.cluster.EtcdSnapshot(ctx, path) },
+			End:   func(ctx context.Context) error { return w.restore(ctx, path, by) },
+		}, nil
+	}
+}
+
+func (w *World) restore(ctx context.Context, path string, by uint64) error {
+	out, err := exec.CommandContext(ctx, w.cluster.Binary("etcdutl"), "snapshot", "status", path, "--write-out=json").Output()
+	if err != nil {
+		return fmt.Errorf("read snapshot: %w", err)
+	}
+	var status struct {
+		Revision int64 `json:"revision"`
+	}
+	if err := json.Unmarshal(out, &status); err != nil {
+		return fmt.Errorf("read snapshot: %w", err)
+	}
+	epoch := history.Epoch{Cut: history.Now(), Snapshot: status.Revision, Base: status.Revision + int64(by)} //nolint:gosec // a constant
+	// Once the API servers are gone nobody writes to the store any more.
+	for i := range w.cluster.APIServers() {
+		if err := w.cluster.KillAPIServer(i); err != nil {
+			return err
+		}
+	}
+	if err := w.recorder.EndEpoch(ctx); err != nil {
+		return err
+	}
+	// All of the old epoch has happened, and nothing of the new one.
+	epoch.Begin = history.Now()
+	if err := w.cluster.RestoreSnapshot(ctx, path, by); err != nil {
+		return err
+	}
+	if err := w.recorder.NextEpoch(ctx, epoch.Base); err != nil {
+		return err
+	}
+	w.meta.Epochs = append(w.meta.Epochs, epoch)
+	for _, m := range w.managers {
+		if err := w.eventually(ctx, "wait for "+m.name, m.ready); err != nil {
+			return err
+		}
+	}
+	for _, lease := range w.options.Leases {
+		if err := w.ready(ctx, lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
