@@ -139,6 +139,7 @@ func run(t *testing.T, seed uint64, options scenarios.Options, least validate.Mi
 	t.Logf("%s=%d", seedVariable, seed)
 	options.Seed = seed
 	options.LeaseSeconds, options.Workers, options.Pace, options.Zombie = 3, 2, 30*time.Millisecond, 40
+	options.Steal = 15 * time.Second
 	options.Between, options.Quiet = 1500*time.Millisecond, 4*time.Second
 	options.Manager = os.Getenv(scenarios.ManagerVariable)
 	options.Say = t.Logf

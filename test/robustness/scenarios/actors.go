@@ -42,7 +42,7 @@ func (w *World) prepareActors(ctx context.Context) error {
 			a := &actorProcess{world: w, config: traffic.Config{
 				Name: lease.Name + "-" + string('a'+rune(i)), Seed: w.options.Seed, Kind: kind, ServiceAccount: worker, Lease: lease,
 				LeaseDuration: time.Duration(w.options.LeaseSeconds) * time.Second, Dir: w.options.Dir,
-				Workers: w.options.Workers, Pace: w.options.Pace, Zombie: w.options.Zombie,
+				Workers: w.options.Workers, Pace: w.options.Pace, Zombie: w.options.Zombie, Steal: w.options.Steal,
 			}}
 			var err error
 			if a.config.Kubeconfig, a.proxy, err = w.access(ctx, a.config.Name, lease.Namespace, worker, i); err != nil {

@@ -27,6 +27,8 @@ type Options struct {
 	Workers int
 	Pace    time.Duration
 	Zombie  int
+	// Steal is the mean time after which each actor takes the lease by force.
+	Steal time.Duration
 	// Faults returns the faults of one round. Rounds follow each other, in an order that the seed decides, until at least one
 	// is over and the Duration, too.
 	Faults   func(*World) []Choice

@@ -65,6 +65,7 @@ func Main(ctx context.Context, text string, in io.Reader) error {
 			a.command(lines.Text())
 		}
 	}()
+	a.writers.Go(func() { a.steals(ctx) })
 	campaign := a.elect
 	if config.Kind == Lock {
 		campaign = a.lock

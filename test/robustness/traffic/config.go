@@ -47,6 +47,8 @@ type Config struct {
 	Workers int `json:"workers"`
 	// Pace is the mean pause between two operations of a writer whose term is valid.
 	Pace time.Duration `json:"pace"`
+	// Steal is the mean time after which the actor takes the lease whoever holds it; 0 for never.
+	Steal time.Duration `json:"steal"`
 	// Zombie is how many operations a writer makes after its term has ended.
 	Zombie int `json:"zombie"`
 }

@@ -47,8 +47,10 @@ func (w *writer) run(ctx context.Context) {
 		}
 		slower = 1
 		if w.ended() {
-			zombie--
-			slower = zombiePace
+			// Fast at first, as one that has not noticed, then slowly, to be still there when others lead.
+			if zombie--; zombie < w.actor.config.Zombie/2 {
+				slower = zombiePace
+			}
 		}
 		if w.operate(ctx, what) == history.Unknown {
 			slower = failurePace

@@ -60,10 +60,10 @@ func LeaseGenerations(x *index.Index) []string {
 	var found problems
 	for _, lease := range leases(x) {
 		var last *index.Span
-		highest := int64(0)
+		highest, newest := int64(0), ""
 		for _, span := range lease.Spans {
 			if last != nil && last.Epoch != span.Epoch {
-				last, highest = nil, 0
+				last, highest, newest = nil, 0, ""
 			}
 			if last != nil && span.Exists && last.Exists && last.UID == span.UID {
 				switch {
@@ -78,10 +78,12 @@ func LeaseGenerations(x *index.Index) []string {
 				}
 			}
 			if span.Exists && span.Generation > 0 {
-				if span.Generation < highest {
+				if span.Generation <= highest && span.Term != newest {
 					found.add("%s: generation %d at revision %d, %d was handed out before", lease.LeaseRef, span.Generation, span.Revision, highest)
 				}
-				highest = max(highest, span.Generation)
+				if span.Generation > highest {
+					highest, newest = span.Generation, span.Term
+				}
 			}
 			last = span
 		}
@@ -231,63 +233,81 @@ func late(lease *index.Lease, c *index.Commit, op *history.Op) string {
 	return fmt.Sprintf("its term had ended at revision %d, %.3f ms before it was sent", end.Revision, float64(op.Invoke-end.Observed)/1e6)
 }
 
-// Seals are the revisions at which generations of a lease were sealed.
+// seal is a generation of a lease that was sealed.
 type seal struct {
 	epoch      int
-	revision   int64
 	generation int64
+	// acquired and revision are when its term began and when it was sealed.
+	acquired, revision int64
 }
 
 func seals(lease *index.Lease) []seal {
 	var all []seal
-	last := int64(0)
-	for _, span := range lease.Spans {
-		if span.Exists && span.SealedGeneration > last {
-			all = append(all, seal{span.Epoch, span.Revision, span.SealedGeneration})
+	for i, span := range lease.Spans {
+		if i == 0 || !span.Exists || span.SealedGeneration <= lease.Spans[i-1].SealedGeneration {
+			continue
 		}
-		last = span.SealedGeneration
+		s := seal{epoch: span.Epoch, generation: span.SealedGeneration, revision: span.Revision}
+		if begin := lease.Find(span.Epoch, span.Generation, span.Term); begin != nil {
+			s.acquired = begin.Revision
+		}
+		all = append(all, s)
 	}
 	return all
 }
 
-// NoneAfterSeal checks that after a generation was sealed no older write commits. A late create is no violation, nor is
-// what is written to it until the controller has stamped it: LateCreates counts them.
+// NoneAfterSeal checks that a seal has stamped every object that was there when its term began, and that no older write
+// commits after it. A late create is no violation, nor is what is written to it until the controller has stamped it.
 func NoneAfterSeal(x *index.Index) []string {
 	var found problems
 	for _, lease := range leases(x) {
-		all := seals(lease)
-		created := map[string]int64{}
-		for _, c := range lease.Commits {
-			if c.Created {
-				created[c.UID] = generation(c)
-				continue
-			}
-			if c.Unguarded {
-				continue
-			}
-			for _, s := range all {
-				if s.epoch != c.Epoch || s.revision >= c.Revision || generation(c) >= s.generation {
-					continue
-				}
-				birth, known := created[c.UID]
-				stamped := c.Before != nil && index.Generation(c.Before.Marks[lease.Name]) >= s.generation
-				if known && birth < s.generation && !stamped {
-					continue
-				}
-				found.add("%s was written under %d after generation %d had been sealed at revision %d: %s", at(c), generation(c), s.generation, s.revision, describe(c))
-			}
+		for _, s := range seals(lease) {
+			checkSeal(&found, lease, s)
 		}
 	}
 	return found
 }
 
-// LateCreates are the objects that were created under an older generation after the seal of a newer one.
+func checkSeal(found *problems, lease *index.Lease, s seal) {
+	marks := map[string]int64{}   // by uid, of what existed when the seal was done
+	created := map[string]int64{} // revisions
+	for _, c := range lease.Commits {
+		if c.Epoch != s.epoch {
+			continue
+		}
+		if c.Created {
+			created[c.UID] = c.Revision
+		}
+		if c.Revision < s.revision {
+			if marks[c.UID] = index.Generation(c.Object.Marks[lease.Name]); c.Deleted {
+				delete(marks, c.UID)
+			}
+			continue
+		}
+		if c.Unguarded || c.Created || generation(c) >= s.generation {
+			continue
+		}
+		stamped := c.Before != nil && index.Generation(c.Before.Marks[lease.Name]) >= s.generation
+		if created[c.UID] > s.acquired && !stamped {
+			continue // a late create that the controller has not found yet
+		}
+		found.add("%s was written under %d after generation %d had been sealed at revision %d: %s", at(c), generation(c), s.generation, s.revision, describe(c))
+	}
+	for uid, mark := range marks {
+		if mark < s.generation && created[uid] <= s.acquired {
+			found.add("generation %d of %s was sealed at revision %d, and object %s had mark %d", s.generation, lease.LeaseRef, s.revision, uid, mark)
+		}
+	}
+}
+
+// LateCreates are the objects that were created under an older generation after the term of a generation that is sealed.
 func LateCreates(x *index.Index) []*index.Commit {
 	var late []*index.Commit
 	for _, lease := range leases(x) {
+		all := seals(lease)
 		for _, c := range lease.Commits {
-			if c.Created && !c.Unguarded && slices.ContainsFunc(seals(lease), func(s seal) bool {
-				return s.epoch == c.Epoch && s.revision < c.Revision && generation(c) < s.generation
+			if c.Created && !c.Unguarded && slices.ContainsFunc(all, func(s seal) bool {
+				return s.epoch == c.Epoch && s.acquired < c.Revision && generation(c) < s.generation
 			}) {
 				late = append(late, c)
 			}

@@ -1,0 +1,384 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package robustness
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencedlease/fencedlease/test/robustness/history"
+	"github.com/fencedlease/fencedlease/test/robustness/index"
+	"github.com/fencedlease/fencedlease/test/robustness/model"
+	"github.com/fencedlease/fencedlease/test/robustness/validate"
+)
+
+// Names of the checks in the table below.
+const (
+	consistent  = "every commit has its operation, and every answer its commit"
+	generations = "generations of a lease never fall, and change only with the term"
+	neverFalls  = "committed generations on an object never fall"
+	markMoves   = "the mark moves in the same commit"
+	noLate      = "no write that was sent after its term had ended commits"
+	afterSeal   = "no write under an older generation commits after the seal of a newer one"
+	justified   = "every refusal was justified"
+	available   = "no holder is kept from writing for longer than a fault lasts"
+	judgeable   = "the run is one that can be judged"
+	linear      = "porcupine"
+)
+
+var handmade = history.LeaseRef{Namespace: "n", Name: "n"}
+
+// story is a small history that is written down. Times are milliseconds, and each change of the store takes a revision.
+type story struct {
+	run      *history.Run
+	handover string
+	revision int64
+	epoch    int
+	object   *history.ObjectState
+	uid      int
+	lease    history.LeaseState
+	leaseUID int
+}
+
+// full makes a term of one letter one that is well formed.
+func full(term string) string { return strings.Repeat(term, 8) }
+
+func newStory(handover string) *story {
+	s := &story{handover: handover, revision: 10, run: &history.Run{Meta: history.Meta{
+		Leases: []history.Lease{{LeaseRef: handmade, Handover: handover, Objects: []string{"o"}}},
+		Epochs: []history.Epoch{{Base: 10}}, End: 1_000_000,
+	}}}
+	s.lease = history.LeaseState{Floor: 1, Handover: handover, Ready: true}
+	s.run.Truth = append(s.run.Truth, &history.Event{Revision: 5, Initial: true, Namespace: "n", Name: "n", UID: "l0", Lease: s.copyLease()})
+	return s
+}
+
+func (s *story) copyLease() *history.LeaseState {
+	l := s.lease
+	return &l
+}
+
+func (s *story) event(at int64) *history.Event {
+	s.revision++
+	e := &history.Event{Epoch: s.epoch, Revision: s.revision, Observed: at, Namespace: "n"}
+	s.run.Truth = append(s.run.Truth, e)
+	return e
+}
+
+func (s *story) changeLease(at int64) *story {
+	e := s.event(at)
+	e.Name, e.UID, e.Lease = "n", "l"+strconv.Itoa(s.leaseUID), s.copyLease()
+	return s
+}
+
+// acquired makes a term, whose generation was stored at the time.
+func (s *story) acquired(at, generation int64, term string) *story {
+	s.lease.Generation, s.lease.Term, s.lease.Holder, s.lease.Handover = generation, full(term), "h-"+term, s.handover
+	return s.changeLease(at)
+}
+
+func (s *story) released(at int64) *story {
+	s.lease.Holder = ""
+	return s.changeLease(at)
+}
+
+func (s *story) sealed(at int64) *story {
+	s.lease.SealedGeneration = s.lease.Generation
+	return s.changeLease(at)
+}
+
+func (s *story) leaseDeleted(at int64) *story {
+	s.changeLease(at)
+	s.run.Truth[len(s.run.Truth)-1].Deleted = true
+	s.leaseUID++
+	s.lease = history.LeaseState{Floor: s.lease.Generation}
+	return s
+}
+
+func (s *story) leaseReady(at int64) *story {
+	s.lease.Ready = true
+	return s.changeLease(at)
+}
+
+// op is an operation by a token such as "33.a".
+func (s *story) op(id int64, verb history.Verb, generation int64, term string, invoke, ret int64, outcome history.Outcome) *history.Op {
+	op := &history.Op{
+		ID: id, Client: "c" + strconv.FormatInt(id, 10), Lease: handmade, Object: "o", Verb: verb, Carrier: history.Annotation,
+		Generation: generation, Term: full(term), Invoke: invoke, Return: ret, Outcome: outcome,
+	}
+	s.run.Ops = append(s.run.Ops, op)
+	return op
+}
+
+// commits stores an operation, at once, with its token as the mark.
+func (s *story) commits(op *history.Op, at int64) *story {
+	e := s.event(at)
+	e.Name = "o"
+	next := history.ObjectState{Marks: map[string]string{"n": strconv.FormatInt(op.Generation, 10) + "." + op.Term}}
+	if s.object == nil {
+		s.uid++
+		e.Created = true
+	} else {
+		next.Value, next.Result, next.Replicas = s.object.Value, s.object.Result, s.object.Replicas
+	}
+	e.UID = "u" + strconv.Itoa(s.uid)
+	switch op.Verb {
+	case history.Delete:
+		e.Deleted, e.Object = true, s.object
+		s.object = nil
+		if op.Outcome == history.OK {
+			op.Seen = []history.Seen{{Name: "o", UID: e.UID}}
+		}
+		return s
+	case history.PatchStatus:
+		next.Marks = s.object.Marks
+		next.Result = strconv.FormatInt(op.ID, 10)
+	default:
+		next.Value = strconv.FormatInt(op.ID, 10)
+	}
+	s.object, e.Object = &next, &next
+	if op.Outcome == history.OK {
+		op.Seen = []history.Seen{{Name: "o", UID: e.UID, Revision: e.Revision}}
+	}
+	return s
+}
+
+// write is an operation that was accepted and committed between its call and its answer.
+func (s *story) write(id int64, verb history.Verb, generation int64, term string, invoke, ret int64) *story {
+	return s.commits(s.op(id, verb, generation, term, invoke, ret, history.OK), ret)
+}
+
+// stamped is a commit of the controller.
+func (s *story) stamped(at int64) *story {
+	e := s.event(at)
+	next := *s.object
+	next.Marks = map[string]string{"n": strconv.FormatInt(s.lease.Generation, 10) + "." + s.lease.Term}
+	e.Name, e.UID, e.Object = "o", "u"+strconv.Itoa(s.uid), &next
+	s.object = &next
+	return s
+}
+
+func (s *story) refused(id int64, verb history.Verb, generation int64, term, cause string, invoke, ret int64) *story {
+	op := s.op(id, verb, generation, term, invoke, ret, history.Refused)
+	op.Cause = cause
+	return s
+}
+
+func (s *story) read(id int64, revision, invoke, ret int64) *story {
+	op := s.op(id, history.Get, 0, "", invoke, ret, history.OK)
+	op.Carrier = ""
+	if revision != 0 {
+		op.Seen = []history.Seen{{Name: "o", UID: "u" + strconv.Itoa(s.uid), Revision: revision}}
+	}
+	return s
+}
+
+// restored turns everything back to what was there, and knows, at a revision.
+func (s *story) restored(at int64, lease history.LeaseState, object *history.ObjectState, revision int64) *story {
+	s.epoch++
+	s.revision, s.lease, s.object = revision, lease, object
+	s.run.Meta.Epochs = append(s.run.Meta.Epochs, history.Epoch{Cut: at - 1, Begin: at, Base: revision, Snapshot: revision})
+	s.run.Truth = append(s.run.Truth, &history.Event{Epoch: s.epoch, Revision: 5, Initial: true, Observed: at + 1, Namespace: "n", Name: "n", UID: "l0", Lease: s.copyLease()})
+	if object != nil {
+		s.run.Truth = append(s.run.Truth, &history.Event{Epoch: s.epoch, Revision: revision, Initial: true, Observed: at + 1, Namespace: "n", Name: "o", UID: "u" + strconv.Itoa(s.uid), Object: object})
+	}
+	return s
+}
+
+// failing returns the names of the checks that a history fails.
+func failing(run *history.Run) []string {
+	slices.SortFunc(run.Ops, func(a, b *history.Op) int { return int(a.Invoke - b.Invoke) })
+	x := index.New(run)
+	var names []string
+	for _, check := range slices.Concat([]validate.Check{validate.Preconditions(validate.Minimum{})}, validate.Checks(), []validate.Check{validate.Available(2)}) {
+		if len(check.Run(x)) > 0 {
+			names = append(names, check.Name)
+		}
+	}
+	for _, result := range model.Check(x, time.Minute) {
+		if result.Outcome != porcupine.Ok {
+			names = append(names, linear)
+		}
+	}
+	return names
+}
+
+const (
+	lazy = "Lazy"
+	seal = "Seal"
+)
+
+func TestChecks(t *testing.T) {
+	// Each story begins with A under 33, who creates the object.
+	begin := func(handover string) *story {
+		return newStory(handover).acquired(10, 33, "a").write(1, history.Create, 33, "a", 20, 30)
+	}
+	for name, c := range map[string]struct {
+		story *story
+		want  []string
+	}{
+		"a handover": {story: begin(lazy).released(40).acquired(50, 34, "b").write(2, history.MergePatch, 34, "b", 60, 70)},
+		"a late write is refused": {story: begin(lazy).acquired(50, 34, "b").
+			refused(2, history.MergePatch, 33, "a", "StaleToken", 60, 70)},
+		"a write in flight at the handover commits before the first write of the new holder: the window": {
+			story: begin(lazy).acquired(50, 34, "b").write(2, history.MergePatch, 33, "a", 40, 60).write(3, history.MergePatch, 34, "b", 55, 70)},
+		"a write in flight at the handover commits after the first write of the new holder": {
+			story: begin(lazy).acquired(50, 34, "b").write(3, history.MergePatch, 34, "b", 55, 60).write(2, history.MergePatch, 33, "a", 40, 70),
+			want:  []string{neverFalls, linear}},
+		"the same for its status, which keeps the mark": {
+			story: begin(lazy).acquired(50, 34, "b").write(3, history.PatchStatus, 34, "b", 55, 60).write(2, history.PatchStatus, 33, "a", 40, 70),
+			want:  []string{neverFalls, linear}},
+		"the same for its delete": {
+			story: begin(lazy).acquired(50, 34, "b").write(3, history.MergePatch, 34, "b", 55, 60).write(2, history.Delete, 33, "a", 40, 70),
+			want:  []string{neverFalls, linear}},
+		"a write that was sent after the handover commits": {
+			story: begin(lazy).acquired(50, 34, "b").write(2, history.MergePatch, 33, "a", 60, 70),
+			want:  []string{noLate, linear}},
+		"a write that was sent after the release commits": {
+			story: begin(lazy).released(50).write(2, history.MergePatch, 33, "a", 60, 70),
+			want:  []string{noLate, linear}},
+		"a create in flight at the handover is late": {
+			story: newStory(lazy).acquired(10, 33, "a").acquired(50, 34, "b").write(2, history.Create, 33, "a", 40, 70)},
+		"a create that was sent after the handover commits": {
+			story: newStory(lazy).acquired(10, 33, "a").acquired(50, 34, "b").write(2, history.Create, 33, "a", 60, 70),
+			want:  []string{noLate, linear}},
+		"an unanswered write was applied": {story: func() *story {
+			s := begin(lazy)
+			return s.commits(s.op(2, history.MergePatch, 33, "a", 40, history.Never, history.Unknown), 45).acquired(50, 34, "b")
+		}()},
+		"an unanswered write was applied after the first write of the new holder": {story: func() *story {
+			s := begin(lazy)
+			late := s.op(2, history.MergePatch, 33, "a", 40, history.Never, history.Unknown)
+			return s.acquired(50, 34, "b").write(3, history.MergePatch, 34, "b", 60, 70).commits(late, 80)
+		}(), want: []string{neverFalls, linear}},
+		"one of two unanswered deletes was applied, and one of them may": {story: func() *story {
+			s := begin(lazy)
+			s.op(2, history.Delete, 33, "a", 60, history.Never, history.Unknown)
+			return s.acquired(50, 34, "b").commits(s.op(3, history.Delete, 34, "b", 65, history.Never, history.Unknown), 80)
+		}()},
+		"one of two unanswered deletes was applied, and none of them may": {story: func() *story {
+			s := begin(lazy)
+			s.op(2, history.Delete, 33, "a", 60, history.Never, history.Unknown)
+			return s.acquired(50, 34, "b").commits(s.op(3, history.Delete, 33, "a", 65, history.Never, history.Unknown), 80)
+		}(), want: []string{noLate, linear}},
+		"a refused write is committed": {story: func() *story {
+			s := begin(lazy)
+			refused := s.op(2, history.MergePatch, 33, "a", 60, 70, history.Refused)
+			refused.Cause = "StaleToken"
+			return s.acquired(50, 34, "b").commits(refused, 70)
+		}(), want: []string{consistent, noLate, linear}},
+		"an accepted write is lost": {story: func() *story {
+			s := begin(lazy)
+			s.op(2, history.MergePatch, 33, "a", 40, 50, history.OK)
+			return s
+		}(), want: []string{consistent}},
+		"somebody else writes": {story: func() *story {
+			s := begin(lazy)
+			s.commits(&history.Op{ID: 99, Verb: history.MergePatch, Generation: 33, Term: full("a")}, 50)
+			return s
+		}(), want: []string{consistent, neverFalls, noLate, linear}},
+		"a write without a token commits": {
+			story: begin(lazy).write(2, history.MergePatch, 0, "", 40, 50),
+			want:  []string{neverFalls, noLate, linear}},
+		"the mark is not the token": {story: func() *story {
+			s := begin(lazy).write(2, history.MergePatch, 33, "a", 40, 50)
+			s.object.Marks["n"] = "33." + full("x")
+			return s
+		}(), want: []string{markMoves}},
+		"a holder is refused":             {story: begin(lazy).refused(2, history.MergePatch, 33, "a", "StaleToken", 40, 50), want: []string{justified, linear}},
+		"a holder is refused by a policy": {story: begin(lazy).refused(2, history.MergePatch, 33, "a", "MarkTampered", 40, 50), want: []string{justified}},
+		"a scale cannot carry an annotation": {
+			story: begin(lazy).refused(2, history.Scale, 33, "a", "MissingToken", 40, 50)},
+		"a generation falls":                       {story: begin(lazy).acquired(50, 32, "b"), want: []string{generations}},
+		"two terms have one generation":            {story: begin(lazy).acquired(50, 33, "b"), want: []string{generations}},
+		"a term changes its generation":            {story: begin(lazy).acquired(50, 34, "a"), want: []string{generations}},
+		"a lease begins anew below":                {story: begin(lazy).leaseDeleted(40).leaseReady(50).acquired(60, 33, "b"), want: []string{generations}},
+		"while a lease is deleted anybody writes":  {story: begin(lazy).leaseDeleted(40).write(2, history.MergePatch, 33, "a", 45, 55).leaseReady(50).acquired(60, 34, "b")},
+		"after a lease is back nobody else writes": {story: begin(lazy).leaseDeleted(40).leaseReady(50).acquired(60, 34, "b").write(2, history.MergePatch, 33, "a", 65, 70), want: []string{noLate, linear}},
+		"a read sees what is there":                {story: begin(lazy).read(2, 12, 40, 50)},
+		"a read is stale":                          {story: begin(lazy).write(2, history.MergePatch, 33, "a", 40, 50).read(3, 12, 60, 70), want: []string{linear}},
+		"a read misses an object":                  {story: begin(lazy).read(3, 0, 60, 70), want: []string{linear}},
+		"Seal: all is stamped": {story: begin(seal).acquired(50, 34, "b").stamped(60).sealed(70).
+			write(2, history.MergePatch, 34, "b", 80, 90).refused(3, history.MergePatch, 33, "a", "StaleToken", 80, 90)},
+		"Seal: an update by the fast path commits until the seal": {
+			story: begin(seal).acquired(50, 34, "b").write(2, history.MergePatch, 33, "a", 55, 60).stamped(65).sealed(70)},
+		"Seal: a delete reads the lease, also before the seal": {
+			story: begin(seal).acquired(50, 34, "b").write(2, history.Delete, 33, "a", 55, 60).sealed(70),
+			want:  []string{noLate, linear}},
+		"Seal: an update commits after the stamp": {
+			story: begin(seal).acquired(50, 34, "b").stamped(60).write(2, history.MergePatch, 33, "a", 55, 65).sealed(70),
+			want:  []string{neverFalls, afterSeal, linear}},
+		"Seal: a late create is written until it is stamped": {
+			story: newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).
+				write(3, history.MergePatch, 33, "a", 45, 80).stamped(90)},
+		"Seal: a late create is written after it was stamped": {
+			story: newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).
+				stamped(75).write(3, history.MergePatch, 33, "a", 45, 80),
+			want: []string{neverFalls, afterSeal, linear}},
+		"Seal: an object was forgotten, and an update commits after the seal": {
+			story: begin(seal).acquired(50, 34, "b").sealed(70).write(2, history.MergePatch, 33, "a", 75, 80),
+			want:  []string{afterSeal}},
+		"restore: what it undid may be done anew": {story: func() *story {
+			s := begin(lazy)
+			lease, object := s.lease, s.object
+			return s.acquired(50, 34, "b").write(2, history.MergePatch, 34, "b", 60, 70).
+				restored(100, lease, object, 12).write(3, history.MergePatch, 33, "a", 110, 120).acquired(130, 35, "c").write(4, history.MergePatch, 35, "c", 140, 150)
+		}()},
+		"restore: a term that it undid writes": {story: func() *story {
+			s := begin(lazy)
+			lease, object := s.lease, s.object
+			return s.acquired(50, 34, "b").restored(100, lease, object, 12).write(3, history.MergePatch, 34, "b", 110, 120)
+		}(), want: []string{noLate, linear}},
+		"restore: a term that it undid writes under a generation that was handed out again": {story: func() *story {
+			s := begin(lazy)
+			lease, object := s.lease, s.object
+			return s.acquired(50, 34, "b").restored(100, lease, object, 12).acquired(110, 34, "c").write(3, history.MergePatch, 34, "b", 120, 130)
+		}(), want: []string{noLate, linear}},
+		"a client has two calls in flight": {story: func() *story {
+			s := begin(lazy)
+			s.op(2, history.Get, 0, "", 40, 50, history.Unknown).Client = "c"
+			s.op(3, history.Get, 0, "", 45, 55, history.Unknown).Client = "c"
+			return s
+		}(), want: []string{judgeable}},
+		"a holder gets no answers and nothing is broken": {story: func() *story {
+			s := begin(lazy)
+			for i := range int64(3) {
+				s.op(2+i, history.MergePatch, 33, "a", 40+10*i, 45+10*i, history.Unknown).Client = "p/c"
+			}
+			return s
+		}(), want: []string{available}},
+		"a holder gets no answers while something is broken": {story: func() *story {
+			s := begin(lazy)
+			for i := range int64(3) {
+				s.op(2+i, history.MergePatch, 33, "a", 40+10*i, 45+10*i, history.Unknown).Client = "p/c"
+			}
+			s.run.Faults = append(s.run.Faults, history.Fault{Kind: "x", Begin: 35, End: 60})
+			return s
+		}()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, failing(c.story.run)); diff != "" {
+				t.Errorf("failing checks (-want +got):\n%s\n%v", diff, index.New(c.story.run).Problems)
+			}
+		})
+	}
+}
+
+// A run that did little is no proof.
+func TestAnIdleRunFails(t *testing.T) {
+	x := index.New(newStory(lazy).acquired(10, 33, "a").write(1, history.Create, 33, "a", 20, 30).run)
+	least := validate.Minimum{Operations: 2, Commits: 2, Handovers: 2, Late: 1, PerVerb: 1, PerCarrier: 1, Faults: []string{"SIGSTOP"}}
+	// Operations, commits, handovers, late writes; all verbs but create; accepted by all carriers but annotation, and refused
+	// by all but wrap; the fault.
+	want := 4 + (len(history.Writes()) - 1) + 3 + 4 + 1
+	if found := validate.Preconditions(least).Run(x); len(found) != want {
+		t.Errorf("want %d, got %d: %q", want, len(found), found)
+	}
+}
