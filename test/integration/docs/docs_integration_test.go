@@ -32,17 +32,74 @@ type block struct{ language, text string }
 
 var fence = regexp.MustCompile("(?ms)^```(\\w+[^\n]*)\n(.*?)^```$")
 
-func blocksOf(t *testing.T, document string) []block {
+// text returns a document.
+func text(t *testing.T, document string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, document))
+	content, err := os.ReadFile(filepath.Join(root, document))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(content)
+}
+
+func blocksIn(content string) []block {
 	var blocks []block
-	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range fence.FindAllStringSubmatch(content, -1) {
 		blocks = append(blocks, block{m[1], m[2]})
 	}
 	return blocks
+}
+
+func blocksOf(t *testing.T, document string) []block {
+	t.Helper()
+	return blocksIn(text(t, document))
+}
+
+// reader follows a document in a checkout of the repository, as the administrator of a cluster.
+type reader struct {
+	checkout    string
+	environment []string
+}
+
+func newReader(t *testing.T, cluster *env.Environment) *reader {
+	t.Helper()
+	kubeconfig, err := cluster.WriteKubeconfig("reader", cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A copy of what the commands use of the repository, so that what they write ends with the test.
+	checkout, tools := t.TempDir(), t.TempDir()
+	for _, name := range []string{"cmd", "internal", "pkg", "api", "examples", "config", "dist", "go.mod", "go.sum"} {
+		if err := os.Symlink(filepath.Join(cluster.ModuleRoot(), name), filepath.Join(checkout, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(cluster.Binary("kubectl"), filepath.Join(tools, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	return &reader{checkout, append(os.Environ(),
+		"KUBECONFIG="+kubeconfig, "PATH="+filepath.Join(checkout, "bin")+":"+tools+":"+os.Getenv("PATH"), "PWD="+checkout)}
+}
+
+// run runs commands, which must succeed, and returns what they have said.
+func (r *reader) run(t *testing.T, script string) string {
+	t.Helper()
+	bash := exec.CommandContext(t.Context(), "bash")
+	bash.Dir, bash.Env = r.checkout, r.environment
+	bash.Stdin = strings.NewReader("set -euo pipefail\n" + script)
+	var output bytes.Buffer
+	bash.Stdout, bash.Stderr = &output, &output
+	// A group of its own, so that nothing which the commands start in the background outlives the test.
+	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := bash.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) })
+	if err := bash.Wait(); err != nil {
+		t.Fatalf("the commands: %v\n%s\nThey were:\n%s", err, output.String(), script)
+	}
+	t.Logf("the commands have said:\n%s", output.String())
+	return output.String()
 }
 
 // The commands of the leader guide, from an empty cluster on. Only the installation is the test's own: no kubelet runs the
@@ -60,19 +117,7 @@ func TestTheLeaderGuideWorks(t *testing.T) {
 	manager, err := product.StartManager(t.Context(), cluster, testr.New(t))
 	must(err)
 	t.Cleanup(func() { must(manager.Stop()) })
-	kubeconfig, err := cluster.WriteKubeconfig("reader", cluster.Config())
-	must(err)
-
-	// A copy of what the commands use of the repository, so that what they write ends with the test.
-	checkout := t.TempDir()
-	for _, name := range []string{"cmd", "internal", "pkg", "api", "examples", "config", "go.mod", "go.sum"} {
-		must(os.Symlink(filepath.Join(cluster.ModuleRoot(), name), filepath.Join(checkout, name)))
-	}
-	tools := t.TempDir()
-	must(os.Symlink(cluster.Binary("kubectl"), filepath.Join(tools, "kubectl")))
-
 	var script strings.Builder
-	script.WriteString("set -euo pipefail\n")
 	commands := 0
 	for _, b := range blocksOf(t, "docs/leaders.md") {
 		if b.language == "sh" {
@@ -83,23 +128,10 @@ func TestTheLeaderGuideWorks(t *testing.T) {
 	if commands < 7 {
 		t.Fatalf("only %d blocks of commands were found", commands)
 	}
-	bash := exec.CommandContext(t.Context(), "bash")
-	bash.Dir = checkout
-	bash.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+tools+":"+os.Getenv("PATH"), "PWD="+checkout)
-	bash.Stdin = strings.NewReader(script.String())
-	var output bytes.Buffer
-	bash.Stdout, bash.Stderr = &output, &output
-	// A group of its own, so that nothing which the commands start in the background outlives the test.
-	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	must(bash.Start())
-	t.Cleanup(func() { _ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) })
-	if err := bash.Wait(); err != nil {
-		t.Fatalf("the commands of the guide: %v\n%s", err, output.String())
-	}
-	t.Logf("the commands have said:\n%s", output.String())
+	output := newReader(t, cluster).run(t, script.String())
 	for _, want := range []string{"MissingToken", "report-writer", `wrote "result `, "kind: RoleBinding", "writing report weekly under "} {
-		if !strings.Contains(output.String(), want) {
-			t.Errorf("the output does not show %q:\n%s", want, output.String())
+		if !strings.Contains(output, want) {
+			t.Errorf("the output does not show %q:\n%s", want, output)
 		}
 	}
 }
