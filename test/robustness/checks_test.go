@@ -268,6 +268,16 @@ func TestChecks(t *testing.T) {
 			s.op(2, history.Delete, 33, "a", 60, history.Never, history.Unknown)
 			return s.acquired(50, 34, "b").commits(s.op(3, history.Delete, 33, "a", 65, history.Never, history.Unknown), 80)
 		}(), want: []string{noLate, linear}},
+		"a collection lists what another one has deleted": {story: func() *story {
+			s := begin(lazy).acquired(50, 34, "b").write(3, history.Delete, 34, "b", 60, 70)
+			s.op(2, history.DeleteCollection, 33, "a", 61, 71, history.OK).Seen = []history.Seen{{Name: "o", UID: "u1"}}
+			return s
+		}()},
+		"a collection has deleted what nobody else has": {story: func() *story {
+			s := begin(lazy).acquired(50, 34, "b")
+			s.op(2, history.DeleteCollection, 33, "a", 61, 71, history.OK).Seen = []history.Seen{{Name: "o", UID: "u1"}}
+			return s.commits(&history.Op{Verb: history.Delete}, 70)
+		}(), want: []string{noLate, linear}},
 		"a refused write is committed": {story: func() *story {
 			s := begin(lazy)
 			refused := s.op(2, history.MergePatch, 33, "a", 60, 70, history.Refused)

@@ -57,8 +57,8 @@ const (
 	dirVariable = "ROBUSTNESS_DIR"
 )
 
-// lazy and the others are the leases of the scenarios.
-var leases = []scenarios.Lease{{Name: "lazy", Handover: v1alpha1.HandoverLazy}, {Name: "idle", Handover: v1alpha1.HandoverLazy}}
+// leases are those of the scenarios, one for each handover.
+var leases = []scenarios.Lease{{Name: "lazy", Handover: v1alpha1.HandoverLazy}, {Name: "sealed", Handover: v1alpha1.HandoverSeal}}
 
 // TestSingle has one API server and one member of etcd.
 func TestSingle(t *testing.T) {

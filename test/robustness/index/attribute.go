@@ -31,9 +31,14 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 			return
 		}
 		for _, op := range unsure {
-			if op.Lease == commit.Lease && op.Object == commit.Name && op.Invoke < commit.Observed && x.Run.Meta.Epoch(op) == commit.Epoch {
+			if op.Lease == commit.Lease && op.Object == commit.Name && op.Invoke < commit.Observed && x.Run.Meta.Epoch(op) == commit.Epoch && listed(op, commit.UID) {
 				commit.Candidates = append(commit.Candidates, op)
 			}
+		}
+		if len(commit.Candidates) == 1 {
+			commit.Op, commit.Candidates = commit.Candidates[0], nil
+			x.MadeBy[commit.Op.ID] = commit
+			return
 		}
 		if len(commit.Candidates) == 0 {
 			x.problem("nobody deleted %s/%s at revision %d", commit.Namespace, commit.Name, commit.Revision)
@@ -63,6 +68,11 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 	}
 	commit.Op = op
 	x.MadeBy[id] = commit
+}
+
+// listed tells whether the answer to a delete, if there is one, has the object.
+func listed(op *history.Op, uid string) bool {
+	return op.Outcome == history.Unknown || slices.ContainsFunc(op.Seen, func(seen history.Seen) bool { return seen.UID == uid })
 }
 
 func number(text string) int64 {

@@ -38,7 +38,7 @@ type Commit struct {
 	Part  Part
 	// Op is the operation that made it, nil if that is not known.
 	Op *history.Op
-	// Candidates are the operations that may have deleted the object, if none says that it did.
+	// Candidates are the operations that may have deleted the object, if it is not known which one did.
 	Candidates []*history.Op
 	// Before is the state before it, nil for a new object.
 	Before *history.ObjectState
@@ -134,7 +134,7 @@ func New(run *history.Run) *Index {
 		switch {
 		case op.Verb == history.Acquire || op.Verb == history.Release:
 			acquisitions[possessionKey(op.Lease, string(op.Verb), op.Generation, op.Term)] = op
-		case op.Verb.Deletes() && op.Outcome == history.OK:
+		case op.Verb == history.Delete && op.Outcome == history.OK:
 			for _, seen := range op.Seen {
 				l := life{run.Meta.Epoch(op), seen.UID}
 				if other := deleted[l]; other != nil {
@@ -142,7 +142,8 @@ func New(run *history.Run) *Index {
 				}
 				deleted[l] = op
 			}
-		case op.Verb.Deletes() && op.Outcome == history.Unknown:
+		case op.Verb.Deletes() && (op.Outcome == history.Unknown || op.Outcome == history.OK):
+			// The answer to a collection lists objects that somebody else has deleted meanwhile, too.
 			unsure = append(unsure, op)
 		}
 	}

@@ -174,6 +174,13 @@ func (b *builder) commit(c *index.Commit) {
 		ops = []*history.Op{c.Op}
 	}
 	call, ret := history.Never, c.Observed
+	for _, op := range c.Candidates {
+		if op.Outcome != history.OK {
+			continue
+		}
+		// A collection that has been answered has seen its objects gone.
+		ret = min(ret, op.Return)
+	}
 	for _, op := range ops {
 		in.authors = append(in.authors, b.author(op))
 		call = min(call, op.Invoke)
