@@ -6,6 +6,9 @@ package pause
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"math"
+	"os"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +19,10 @@ type Judgements struct {
 	mu      sync.Mutex
 	rest    []byte
 	allowed map[types.NamespacedName]int
+
+	// path is the log file that is followed, and offset how far it has been read.
+	path   string
+	offset int64
 }
 
 // NewJudgements returns an empty one.
@@ -36,11 +43,17 @@ type judgement struct {
 func (j *Judgements) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.take(p)
+	return len(p), nil
+}
+
+// take reads a part of the log. The caller holds mu.
+func (j *Judgements) take(p []byte) {
 	j.rest = append(j.rest, p...)
 	for {
 		line, rest, found := bytes.Cut(j.rest, []byte("\n"))
 		if !found {
-			return len(p), nil
+			return
 		}
 		j.rest = rest
 		var is judgement
@@ -55,5 +68,30 @@ func (j *Judgements) Write(p []byte) (int, error) {
 func (j *Judgements) Admissions(namespace, name string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.catchUp()
 	return j.allowed[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
+// Follow makes it read the log file at path from now on, from its beginning.
+func (j *Judgements) Follow(path string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.path, j.offset, j.rest = path, 0, nil
+}
+
+// catchUp reads what the followed log has got. The caller holds mu.
+func (j *Judgements) catchUp() {
+	if j.path == "" {
+		return
+	}
+	file, err := os.Open(j.path)
+	if err != nil {
+		return
+	}
+	defer func() { _ = file.Close() }()
+	// What cannot be read now is read the next time.
+	if data, err := io.ReadAll(io.NewSectionReader(file, j.offset, math.MaxInt64-j.offset)); err == nil {
+		j.offset += int64(len(data))
+		j.take(data)
+	}
 }
