@@ -15,6 +15,10 @@ const (
 	// the verb bypass says why a write without a token must pass. The lease's name follows.
 	OverridePrefix = "override.fencedlease.io/"
 
+	// DeletionOverrideKey is the annotation on the CustomResourceDefinition of a guarded kind with which an administrator
+	// says why it must be deleted, and with it all of its objects, although a FencedLease guards them.
+	DeletionOverrideKey = OverridePrefix + "deletion"
+
 	// CredentialKey is the key of userInfo.extra in which the API server tells the id of the credential that a request was
 	// made with: JTI=<uuid> for a bound service-account token. A lease lists the ids of its terms in status.credentials.
 	CredentialKey = "authentication.kubernetes.io/credential-id"

@@ -399,7 +399,7 @@ func skipped(s *suite, r *running) {
 		s.Errorf("calls: %v", calls)
 	}
 	s.deleteLeases(namespace)
-	s.must(s.client.Delete(s.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "globes.example.com"}}))
+	s.deleteDefinition("globes.example.com")
 }
 
 func driftIsHealed(s *suite, _ *running) {
@@ -712,7 +712,7 @@ func wideGuard(s *suite, _ *running) {
 	// The scan of a wide guard reads both.
 	s.must(s.client.Create(s.Context(), env.NewLease(blue, "wide-too", func(l *v1alpha1.FencedLease) { l.Spec.Guards = lease.Spec.Guards })))
 	s.deleteLeases(namespace, blue)
-	s.must(s.client.Delete(s.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "planets.example.com"}}))
+	s.deleteDefinition("planets.example.com")
 }
 
 func probes(s *suite, _ *running) {

@@ -14,6 +14,10 @@
 //   - ValidatingAdmissionPolicy fencedlease-marks and its binding: no mark falls or vanishes, also with every manager down;
 //   - MutatingAdmissionPolicy fencedlease-stamps and its binding: a token in the request's extra becomes the mark.
 //
+// Two more ValidatingAdmissionPolicies with their bindings, built by BuildProtection, keep the fence from being taken down by
+// mistake and are no part of it, so that Ready does not wait for them: fencedlease-definitions refuses to delete the
+// definition of a guarded kind, fencedlease-registration leaves both webhook configurations to the manager.
+//
 // Entries for leases in Audit fail open, all others fail closed.
 //
 // The objects are never removed while the product is installed: without guards they hold nothing but the entries for probes,
@@ -30,5 +34,5 @@
 // # Costs
 //
 // A new FencedLease, and every change of its guards, costs one paginated list of the metadata of its guarded objects, and
-// every change of any guards rewrites the four objects and probes every API server. Renewals cost nothing.
+// every change of any guards rewrites the four objects (a new guarded kind a fifth) and probes every API server. Renewals cost nothing.
 package controller

@@ -89,6 +89,7 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 		r.record(ctx, leases.Items, func(found *installation) { found.failed(err) })
 		return ctrl.Result{}, err
 	}
+	unprotected := r.protect(ctx, in)
 	probed, err := r.prober.Probe(ctx, registration.Hash)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("probe registration: %w", err)
@@ -97,6 +98,9 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 	r.opts.Metrics.skipped(registration.Problems)
 	now := newInstalled(registration, leases.Items, done, probed)
 	r.record(ctx, leases.Items, func(found *installation) { found.succeeded(now) })
+	if unprotected != nil {
+		return ctrl.Result{}, unprotected
+	}
 	return ctrl.Result{RequeueAfter: r.nextProbe(now.verdict)}, nil
 }
 

@@ -135,12 +135,10 @@ func Build(in Input) (Registration, error) {
 func assemble(in Input, resolved resolution, guardsHash, hash string) Registration {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
-			Name:        name,
-			Labels:      map[string]string{managedByLabel: managedBy},
-			Annotations: map[string]string{GuardsHashAnnotation: guardsHash, ContentHashAnnotation: hash},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: guardkind.CRDs.GroupVersion().String(), Kind: guardkind.CRDs.Kind, Name: CRDName, UID: in.CRDUID,
-			}},
+			Name:            name,
+			Labels:          map[string]string{managedByLabel: managedBy},
+			Annotations:     map[string]string{GuardsHashAnnotation: guardsHash, ContentHashAnnotation: hash},
+			OwnerReferences: []metav1.OwnerReference{ownedBy(in.CRDUID)},
 		}
 	}
 	// A binding never changes, so that the policy alone says what is in force.

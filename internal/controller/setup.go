@@ -228,7 +228,7 @@ func (r *registrar) setup(mgr ctrl.Manager, forgetKinds func()) error {
 	nothing := func() {}
 	ours := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		switch o.GetName() {
-		case GuardsName, MarksName, StampsName, ValidationName:
+		case GuardsName, MarksName, StampsName, ValidationName, DefinitionsName, RegistrationName:
 			return true
 		default:
 			return false

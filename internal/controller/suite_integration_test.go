@@ -207,7 +207,7 @@ func (s *suite) awaitReady(lease *v1alpha1.FencedLease) {
 	s.awaitCondition(lease, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonInForce)
 }
 
-// registrationObjects returns empty objects with the names of the registration.
+// registrationObjects returns empty objects with the names of the registration, and then of its protection.
 func registrationObjects() []client.Object {
 	return []client.Object{
 		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: GuardsName}},
@@ -216,7 +216,19 @@ func registrationObjects() []client.Object {
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: MarksName}},
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: StampsName}},
 		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: StampsName}},
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: RegistrationName}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: RegistrationName}},
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: DefinitionsName}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: DefinitionsName}},
 	}
+}
+
+// deleteDefinition deletes the definition of a kind that no lease guards any more, once the policy has heard of that.
+func (s *suite) deleteDefinition(name string) {
+	s.Helper()
+	s.eventually("deletion of "+name, func() error {
+		return s.client.Delete(s.Context(), definition(name))
+	})
 }
 
 // versions returns uid and resourceVersion of the registration and of leases.

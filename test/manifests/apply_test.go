@@ -255,8 +255,8 @@ func (c *cluster) testRights(t *testing.T) {
 	for resource, names := range map[string][]string{
 		"validatingwebhookconfigurations":   {"fencedlease-guards", "fencedlease-validation"},
 		"mutatingwebhookconfigurations":     {"fencedlease-guards"},
-		"validatingadmissionpolicies":       {"fencedlease-marks"},
-		"validatingadmissionpolicybindings": {"fencedlease-marks"},
+		"validatingadmissionpolicies":       {"fencedlease-definitions", "fencedlease-marks", "fencedlease-registration"},
+		"validatingadmissionpolicybindings": {"fencedlease-definitions", "fencedlease-marks", "fencedlease-registration"},
 		"mutatingadmissionpolicies":         {"fencedlease-stamps"},
 		"mutatingadmissionpolicybindings":   {"fencedlease-stamps"},
 	} {

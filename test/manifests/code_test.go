@@ -76,8 +76,8 @@ func TestNamesAgreeWithTheCode(t *testing.T) {
 	want := map[string][]string{
 		"validatingwebhookconfigurations":   {controller.GuardsName, v1alpha1webhook.ConfigurationName},
 		"mutatingwebhookconfigurations":     {controller.GuardsName},
-		"validatingadmissionpolicies":       {controller.MarksName},
-		"validatingadmissionpolicybindings": {controller.MarksName},
+		"validatingadmissionpolicies":       {controller.DefinitionsName, controller.MarksName, controller.RegistrationName},
+		"validatingadmissionpolicybindings": {controller.DefinitionsName, controller.MarksName, controller.RegistrationName},
 		"mutatingadmissionpolicies":         {controller.StampsName},
 		"mutatingadmissionpolicybindings":   {controller.StampsName},
 	}
