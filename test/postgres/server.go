@@ -1,0 +1,233 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	pollInterval = 20 * time.Millisecond
+	startTimeout = time.Minute
+	// socket is the name of the server's socket: its port, which is a part of a file name only.
+	socket = ".s.PGSQL.5432"
+)
+
+// Server is a running PostgreSQL.
+type Server struct {
+	folder, bin string
+	credential  *syscall.Credential
+	databases   atomic.Int64
+
+	pid  int
+	done chan struct{}
+}
+
+// Start makes a new server and starts it. The caller stops it.
+func Start(ctx context.Context) (*Server, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin}
+	if s.folder, err = os.MkdirTemp("", "fencedlease-postgres-"); err != nil {
+		return nil, fmt.Errorf("make the folder of PostgreSQL: %w", err)
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context) error {
+	if err := s.dropPrivileges(); err != nil {
+		return err
+	}
+	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres", "--auth=trust",
+		"--encoding=UTF8", "--locale=C", "--no-sync")
+	initdb.SysProcAttr = sysProcAttr(s.credential)
+	initdb.Dir = s.folder
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("run initdb: %w\n%s", err, out)
+	}
+	return s.Run(ctx)
+}
+
+// dropPrivileges finds the user to run as: PostgreSQL does not run as root.
+func (s *Server) dropPrivileges() error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		account, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		return fmt.Errorf("find an unprivileged user to run PostgreSQL: %w", err)
+	}
+	uid, errUID := strconv.ParseUint(account.Uid, 10, 32)
+	gid, errGID := strconv.ParseUint(account.Gid, 10, 32)
+	if err := errors.Join(errUID, errGID); err != nil {
+		return fmt.Errorf("read the ids of user %s: %w", account.Username, err)
+	}
+	s.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	if err := os.Chown(s.folder, int(uid), int(gid)); err != nil {
+		return fmt.Errorf("hand the folder of PostgreSQL over: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+
+// Run starts the server that was stopped or killed, and returns when it answers.
+func (s *Server) Run(ctx context.Context) error {
+	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log of PostgreSQL: %w", err)
+	}
+	cmd := exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-c", "listen_addresses=", "-c", "unix_socket_directories="+s.folder,
+		// The machine does not crash, only the server does.
+		"-c", "fsync=off", "-c", "max_connections=60")
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.folder, log, log, sysProcAttr(s.credential)
+	started, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = log.Close() }()
+		// The kernel ends a child when the thread that started it ends, so this goroutine keeps its thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	s.pid, s.done = cmd.Process.Pid, done
+	return s.awaitReady(ctx)
+}
+
+func (s *Server) awaitReady(ctx context.Context) error {
+	db, err := s.Open("postgres")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-s.done:
+			return false, errors.New("it has ended")
+		default:
+		}
+		last = db.PingContext(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(s.folder, "log"))
+		return fmt.Errorf("wait for PostgreSQL: %w (last: %w)\n%s", err, last, log)
+	}
+	return nil
+}
+
+// Kill ends the server as a crash would.
+func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
+
+// Stop ends the server and removes its folder.
+func (s *Server) Stop() error {
+	return errors.Join(s.end(syscall.SIGINT), os.RemoveAll(s.folder))
+}
+
+func (s *Server) end(signal syscall.Signal) error {
+	if s.done == nil {
+		return nil
+	}
+	select {
+	case <-s.done:
+	default:
+		if err := syscall.Kill(s.pid, signal); err != nil {
+			return fmt.Errorf("end PostgreSQL: %w", err)
+		}
+		<-s.done
+	}
+	return nil
+}
+
+// DSN is how a driver connects to a database.
+func (s *Server) DSN(database string) string {
+	return "host=" + s.folder + " port=5432 user=postgres sslmode=disable dbname=" + database
+}
+
+// Open returns a pool of connections to a database.
+func (s *Server) Open(database string) (*sql.DB, error) { return open(s.DSN(database)) }
+
+func open(dsn string) (*sql.DB, error) {
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return db, nil
+}
+
+// OpenT returns a pool of connections by a DSN, which is closed at the end of the test.
+func OpenT(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	db, err := open(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close the database: %v", err)
+		}
+	})
+	return db
+}
+
+// CreateDatabase makes an empty database, or a copy of another one that nobody is connected to, and returns its name.
+func (s *Server) CreateDatabase(ctx context.Context, copyOf string) (string, error) {
+	name := "test_" + strconv.FormatInt(s.databases.Add(1), 10)
+	if copyOf == "" {
+		copyOf = "template1"
+	}
+	return name, s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+copyOf)
+}
+
+// RestoreDatabase puts a copy in the place of a database, whose sessions it ends.
+func (s *Server) RestoreDatabase(ctx context.Context, name, from string) error {
+	return errors.Join(
+		s.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"),
+		s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+from),
+	)
+}
+
+func (s *Server) admin(ctx context.Context, statement string) error {
+	db, err := s.Open("postgres")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(ctx, statement); err != nil {
+		return fmt.Errorf("%s: %w", statement, err)
+	}
+	return nil
+}
