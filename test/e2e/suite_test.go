@@ -184,6 +184,6 @@ func tellState(ctx context.Context) {
 // figure reports a number that the specs measure.
 func figure(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	AddReportEntry("figure: " + text)
+	AddReportEntry("figure: "+text, ReportEntryVisibilityNever)
 	_, _ = fmt.Fprintln(os.Stderr, "figure:", text)
 }

@@ -103,7 +103,7 @@ func write(ctx context.Context, config *rest.Config, token string) {
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		value := os.Getenv("POD_NAME") + " " + token + " " + strconv.Itoa(n)
-		patch := fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Report","spec":{"value":%q}}`, value)
+		patch := fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Report","metadata":{"name":"daily"},"spec":{"value":%q}}`, value)
 		_, err := client.Resource(reports).Namespace(namespace).Patch(ctx, "daily", types.ApplyPatchType, patch,
 			metav1.PatchOptions{FieldManager: "worker", Force: new(true)})
 		var answer apierrors.APIStatus
