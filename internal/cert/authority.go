@@ -60,26 +60,33 @@ func (*Authority) NeedLeaderElection() bool { return false }
 
 // GetCertificate returns the serving certificate. It is meant for tls.Config.GetCertificate and never waits.
 func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	leaf := a.served.Load()
+	return certificateOf(a.served.Load())
+}
+
+// Ready returns an error while there is no valid certificate to serve. It is a check for readyz.
+func (a *Authority) Ready() error {
+	return readiness(a.served.Load(), a.opts.Clock.Now(), a.problem.Load())
+}
+
+func certificateOf(leaf *servingLeaf) (*tls.Certificate, error) {
 	if leaf == nil {
 		return nil, errors.New("there is no serving certificate yet")
 	}
 	return leaf.tls, nil
 }
 
-// Ready returns an error while there is no valid certificate to serve. It is a check for readyz.
-func (a *Authority) Ready() error {
-	leaf := a.served.Load()
+// readiness returns an error, with what the last check failed with, if the certificate is none to serve.
+func readiness(leaf *servingLeaf, now time.Time, problem *error) error {
 	var state string
 	switch {
 	case leaf == nil:
 		state = "there is no serving certificate yet"
-	case !a.opts.Clock.Now().Before(leaf.tls.Leaf.NotAfter):
+	case !now.Before(leaf.tls.Leaf.NotAfter):
 		state = "the serving certificate has expired"
 	default:
 		return nil
 	}
-	if problem := a.problem.Load(); problem != nil && *problem != nil {
+	if problem != nil && *problem != nil {
 		return fmt.Errorf("%s: %w", state, *problem)
 	}
 	return errors.New(state)

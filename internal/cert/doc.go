@@ -16,6 +16,9 @@
 // Rotator runs on the elected replica. It creates the first CA, takes the state from one step of a rotation to the next,
 // and hands out the bundle that the webhook configurations must trust.
 //
+// Files and FileBundles take the places of the two where somebody else makes certificates, such as cert-manager, and a folder has
+// them: see Files.
+//
 // # A rotation from CA n to CA n+1
 //
 //  1. CA n+1 is stored beside n. n signs.
