@@ -263,6 +263,11 @@ func TestChecks(t *testing.T) {
 			s.op(2, history.Delete, 33, "a", 60, history.Never, history.Unknown)
 			return s.acquired(50, 34, "b").commits(s.op(3, history.Delete, 34, "b", 65, history.Never, history.Unknown), 80)
 		}()},
+		"one of two unanswered deletes was applied, admitted before the handover": {story: func() *story {
+			s := begin(lazy)
+			s.op(2, history.Delete, 33, "a", 40, history.Never, history.Unknown)
+			return s.acquired(50, 34, "b").commits(s.op(3, history.Delete, 33, "a", 60, history.Never, history.Unknown), 80)
+		}()},
 		"one of two unanswered deletes was applied, and none of them may": {story: func() *story {
 			s := begin(lazy)
 			s.op(2, history.Delete, 33, "a", 60, history.Never, history.Unknown)

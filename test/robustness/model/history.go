@@ -24,8 +24,10 @@ type Result struct {
 	Outcome    porcupine.CheckResult
 	Took       time.Duration
 
-	model porcupine.Model
-	info  porcupine.LinearizationInfo
+	model      porcupine.Model
+	begin      state
+	operations []porcupine.Operation
+	info       porcupine.LinearizationInfo
 }
 
 // Visualize writes porcupine's page.
@@ -47,7 +49,7 @@ func Check(x *index.Index, timeout time.Duration) []Result {
 			outcome, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
 			results = append(results, Result{
 				Lease: lease.LeaseRef, Object: object, Operations: len(operations), Outcome: outcome,
-				Took: time.Duration(history.Now() - started), model: model, info: info,
+				Took: time.Duration(history.Now() - started), model: model, info: info, begin: begin, operations: operations,
 			})
 		}
 	}
@@ -195,15 +197,16 @@ func (b *builder) commit(c *index.Commit) {
 			client = fmt.Sprintf("%s, unanswered %d", c.Op.Client, c.Op.ID)
 		}
 		in.text += string(c.Op.Verb) + fmt.Sprintf(" under %d.%s", c.Op.Generation, c.Op.Term)
-		in.separate = !c.Unguarded && b.changing(call, ret)
-		if in.separate {
-			b.add(client+" (check)", &input{kind: check, authors: in.authors, text: "check for " + in.text}, call, ret)
-		}
 	} else {
-		in.text += fmt.Sprintf("one of %d unanswered deletes", len(ops))
+		in.text += fmt.Sprintf("one of %d deletes", len(ops))
 	}
 	if len(ops) == 0 {
 		call = c.Earliest
+	}
+	// Where the lease stays the same all the time, one moment is as good as two.
+	in.separate = len(ops) > 0 && !c.Unguarded && b.changing(call, ret)
+	if in.separate {
+		b.add(client+" (check)", &input{kind: check, revision: c.Revision, authors: in.authors, text: "check for " + in.text}, call, ret)
 	}
 	b.add(client, in, call, ret)
 }
@@ -238,4 +241,38 @@ func refutable(op *history.Op) bool {
 		return op.Generation != 0 && op.Carrier != history.None
 	}
 	return false
+}
+
+// Explain says how far the checker came: the state after the longest order that it found, the last operations of it, and
+// the operations that should have followed and could not.
+func (r Result) Explain() string {
+	var longest []porcupine.Operation
+	for _, partition := range r.info.PartialLinearizationsOperations() {
+		for _, order := range partition {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	const shown = 6
+	s, done := r.begin, map[*input]bool{}
+	for _, operation := range longest {
+		in := operation.Input.(*input) //nolint:forcetypeassert // nothing else is in this model
+		_, s = step(s, in)
+		done[in] = true
+	}
+	text := fmt.Sprintf("%d of %d operations can be ordered; then %s\nlast:\n", len(longest), r.Operations, describe(s))
+	line := func(operation porcupine.Operation) {
+		text += fmt.Sprintf("  %d to %d: %s\n", operation.Call, operation.Return, operation.Input.(*input).text) //nolint:forcetypeassert // as above
+	}
+	for _, operation := range longest[max(0, len(longest)-shown):] {
+		line(operation)
+	}
+	text += "next to return:\n"
+	left := slices.DeleteFunc(slices.Clone(r.operations), func(operation porcupine.Operation) bool { return done[operation.Input.(*input)] }) //nolint:forcetypeassert // as above
+	slices.SortFunc(left, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	for _, operation := range left[:min(shown, len(left))] {
+		line(operation)
+	}
+	return text
 }

@@ -71,8 +71,8 @@ func Judge(dir string, least validate.Minimum) (*Judgement, error) {
 		}
 		page := filepath.Join(dir, "porcupine-"+result.Lease.Name+"-"+result.Object+".html")
 		errs = append(errs, result.Visualize(page))
-		j.Violations = append(j.Violations, fmt.Sprintf("the history is linearizable: porcupine says %s of %s/%s, see %s",
-			result.Outcome, result.Lease.Namespace, result.Object, filepath.Base(page)))
+		j.Violations = append(j.Violations, fmt.Sprintf("the history is linearizable: porcupine says %s of %s/%s, see %s: %s",
+			result.Outcome, result.Lease.Namespace, result.Object, filepath.Base(page), result.Explain()))
 	}
 	var text strings.Builder
 	Summarize(&text, x)
