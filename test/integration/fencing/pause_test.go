@@ -129,7 +129,7 @@ func admitted() float64 {
 		}
 		for _, metric := range family.GetMetric() {
 			for _, l := range metric.GetLabel() {
-				if l.GetName() == "reason" && l.GetValue() == "CurrentToken" {
+				if l.GetName() == "reason" && (l.GetValue() == "CurrentToken" || l.GetValue() == "SealedTerm") {
 					sum += metric.GetCounter().GetValue()
 				}
 			}
