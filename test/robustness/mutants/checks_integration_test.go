@@ -495,7 +495,7 @@ func notInForce(t env.T, b *bench) ([]string, error) {
 	ctx := t.Context()
 	lift := b.proxy.add(&rule{
 		match: func(r *http.Request) bool {
-			return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/validatingwebhookconfigurations/fencedlease-guards")
+			return r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/validatingwebhookconfigurations/fencedlease-guards")
 		},
 		dryRun: true,
 	})
@@ -510,7 +510,7 @@ func notInForce(t env.T, b *bench) ([]string, error) {
 			return err
 		}
 		ready = meta.FindStatusCondition(lease.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Reason == v1alpha1.ReasonInstalling {
+		if ready == nil || strings.Contains(ready.Message, "about to be written") {
 			return fmt.Errorf("the lease is not judged: %+v", ready)
 		}
 		return nil
