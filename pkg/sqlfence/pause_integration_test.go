@@ -15,6 +15,13 @@ import (
 	"github.com/fencedlease/fencedlease/test/postgres"
 )
 
+// in returns the destination for a part of a test.
+func (d *destination) in(t *testing.T) *destination {
+	part := *d
+	part.T = t
+	return &part
+}
+
 func (d *destination) proxy() *postgres.Proxy {
 	d.Helper()
 	proxy, err := server.StartProxy(d.Context())
@@ -67,6 +74,7 @@ func TestATransactionThatPausesAtAnyPointNeverFollowsANewerGeneration(t *testing
 		"it is away too long, the same operation, the first ever": {long: true, same: true, first: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			d := newDestination(t)
 			held, told := 0, 0
 			for pause, message := range messages {
 				if s.long && !message.Begins {
@@ -75,7 +83,7 @@ func TestATransactionThatPausesAtAnyPointNeverFollowsANewerGeneration(t *testing
 				}
 				told++
 				t.Run(fmt.Sprintf("message %d", pause), func(t *testing.T) {
-					if s.pauseAt(t, pause) {
+					if s.pauseAt(d.in(t), pause) {
 						held++
 					}
 				})
@@ -108,9 +116,10 @@ func messagesOfACall(t *testing.T) []postgres.Message {
 }
 
 // pauseAt tells the story, and returns whether the next leader had to wait.
-func (s story) pauseAt(t *testing.T, pause int) (waited bool) {
-	t.Helper()
-	d := newDestination(t)
+func (s story) pauseAt(d *destination, pause int) (waited bool) {
+	d.Helper()
+	t := d.T
+	d.exec("TRUNCATE history, fencedlease_control, fencedlease_operations")
 	var want []entry
 	if !s.first {
 		d.do(termA(), "before")

@@ -96,8 +96,24 @@ func (s *Server) dropPrivileges() error {
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
+// errEnded means that the server has ended before it answered.
+var errEnded = errors.New("it has ended")
+
 // Run starts the server that was stopped or killed, and returns when it answers.
 func (s *Server) Run(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		if last = s.launch(); last != nil {
+			return false, last
+		}
+		// Processes of one that was killed end a moment after it, and none can start before.
+		last = s.awaitReady(ctx)
+		return !errors.Is(last, errEnded), nil
+	})
+	return errors.Join(last, err)
+}
+
+func (s *Server) launch() error {
 	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the log of PostgreSQL: %w", err)
@@ -123,7 +139,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	s.pid, s.done = cmd.Process.Pid, done
-	return s.awaitReady(ctx)
+	return nil
 }
 
 func (s *Server) awaitReady(ctx context.Context) error {
@@ -136,7 +152,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-s.done:
-			return false, errors.New("it has ended")
+			return false, errEnded
 		default:
 		}
 		last = db.PingContext(ctx)
