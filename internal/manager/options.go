@@ -46,6 +46,8 @@ type Options struct {
 	WebhookURL string
 	// WebhookService is the name of the Service in front of the webhook.
 	WebhookService string
+	// WebhookCertPath is a folder with the serving certificate, its key and its CA. Empty means certificates of the manager's own.
+	WebhookCertPath string
 	// EnableHTTP2 allows HTTP/2 for metrics and webhook.
 	EnableHTTP2 bool
 	// LeaderElect runs the controllers on one of several replicas only.
@@ -120,6 +122,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.WebhookURL, "webhook-url", o.WebhookURL,
 		"Address by which API servers call the webhook, https://<host>[:<port>], where they cannot reach Services. Empty means by the Service.")
 	flags.StringVar(&o.WebhookService, "webhook-service", o.WebhookService, "Name of the Service in front of the webhook.")
+	flags.StringVar(&o.WebhookCertPath, "webhook-cert-path", o.WebhookCertPath,
+		"Folder with tls.crt, tls.key and ca.crt, such as a mounted Secret of cert-manager, to serve by. Empty means certificates of the manager's own.")
 	flags.BoolVar(&o.EnableHTTP2, "enable-http2", o.EnableHTTP2, "Allow HTTP/2 for the metrics and webhook servers.")
 	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
 		"Run the controllers on one elected replica. The webhook is served by all in any case.")
@@ -233,6 +237,19 @@ func (o *Options) names() (dns []string, ips []net.IP) {
 		return dns, []net.IP{ip}
 	}
 	return append(dns, u.Hostname()), nil
+}
+
+// host returns what API servers call the webhook by.
+func (o *Options) host() string {
+	dns, ips := o.names()
+	switch {
+	case o.WebhookURL == "":
+		return dns[0]
+	case len(ips) > 0:
+		return ips[0].String()
+	default:
+		return dns[len(dns)-1]
+	}
 }
 
 // endpoint returns where API servers call.

@@ -8,20 +8,15 @@ import (
 	"errors"
 	"fmt"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
-	"github.com/fencedlease/fencedlease/internal/cert"
 	"github.com/fencedlease/fencedlease/internal/controller"
 	"github.com/fencedlease/fencedlease/internal/guardkind"
 	"github.com/fencedlease/fencedlease/internal/leaseview"
@@ -29,23 +24,20 @@ import (
 	validation "github.com/fencedlease/fencedlease/internal/webhook/v1alpha1"
 )
 
-// secretName is the name of the Secret that holds the CA.
-const secretName = "fencedlease-webhook-cert"
-
 // parts are what the manager consists of, in the order in which they are built.
 type parts struct {
 	options *Options
 	deps    Dependencies
 	ending  *drain
 
-	clients   clients
-	authority *cert.Authority
-	rotator   *cert.Rotator
-	manager   ctrl.Manager
-	reports   *controller.Reports
-	evidence  *fencing.Evidence
-	view      *leaseview.View
-	holders   *leaseview.Holders
+	clients      clients
+	certificates certificates
+	bundles      bundles
+	manager      ctrl.Manager
+	reports      *controller.Reports
+	evidence     *fencing.Evidence
+	view         *leaseview.View
+	holders      *leaseview.Holders
 
 	measures measures
 }
@@ -68,41 +60,6 @@ func (p *parts) build() error {
 			return err
 		}
 	}
-	return nil
-}
-
-// buildCertificates makes the serving certificates, and the manager, whose servers need them.
-func (p *parts) buildCertificates() error {
-	dns, ips := p.options.names()
-	recorder := &secretRecorder{secret: &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.options.Namespace, Name: secretName},
-	}}
-	var err error
-	p.authority, err = cert.NewAuthority(cert.Options{
-		Secrets:          p.clients.kube.CoreV1().Secrets(p.options.Namespace),
-		Name:             secretName,
-		Labels:           map[string]string{"app.kubernetes.io/name": "fencedlease", "app.kubernetes.io/managed-by": "fencedlease"},
-		DNSNames:         dns,
-		IPs:              ips,
-		InstalledBundles: p.installedBundles,
-		Clock:            p.deps.Clock,
-		Recorder:         recorder,
-		CALife:           p.options.CALife,
-		LeafLife:         p.options.LeafLife,
-		SettleMargin:     p.options.CertSettle,
-		ClockSkew:        p.options.clockSkew(),
-		CheckInterval:    p.options.CertCheck,
-		RereadInterval:   p.options.CertReread,
-	})
-	if err != nil {
-		return fmt.Errorf("build certificates: %w", err)
-	}
-	p.rotator = cert.NewRotator(p.authority)
-	if p.manager, err = p.newManager(p.authority.GetCertificate); err != nil {
-		return err
-	}
-	recorder.recorder = p.manager.GetEventRecorder(program)
 	return nil
 }
 
@@ -166,7 +123,7 @@ func (p *parts) buildControllers() error {
 	err := controller.SetupWithManager(p.manager, controller.Options{
 		Namespace:          p.options.Namespace,
 		Endpoint:           p.options.endpoint(),
-		Bundle:             p.rotator.Bundle,
+		Bundle:             p.bundles.Bundle,
 		BundleChanged:      changes,
 		SystemWriters:      p.options.SystemCollectors,
 		Reports:            p.reports,
@@ -180,51 +137,23 @@ func (p *parts) buildControllers() error {
 		return fmt.Errorf("build controllers: %w", err)
 	}
 	return p.manager.Add(elected(func(ctx context.Context) error {
-		return forward(ctx, p.rotator.Subscribe(), changes)
+		return forward(ctx, p.bundles.Subscribe(), changes)
 	}))
 }
 
 func (p *parts) addRunnables() error {
 	return errors.Join(
-		p.manager.Add(p.authority), p.manager.Add(p.rotator), p.manager.Add(p.evidence),
+		p.manager.Add(p.certificates), p.manager.Add(p.bundles), p.manager.Add(p.evidence),
 	)
 }
 
 func (p *parts) registerMetrics() error {
-	for _, c := range p.measures.collectors(p.authority) {
+	for _, c := range p.measures.collectors(p.certificates) {
 		if err := p.deps.Registry.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	return nil
-}
-
-// installedBundles reads, from the API server, what every webhook configuration of the product trusts now.
-func (p *parts) installedBundles(ctx context.Context) ([][]byte, error) {
-	var bundles [][]byte
-	for _, name := range []string{controller.GuardsName, controller.ValidationName} {
-		live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		switch err := p.clients.live.Get(ctx, client.ObjectKey{Name: name}, live); {
-		case apierrors.IsNotFound(err):
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("get ValidatingWebhookConfiguration %s: %w", name, err)
-		}
-		for i := range live.Webhooks {
-			bundles = append(bundles, live.Webhooks[i].ClientConfig.CABundle)
-		}
-	}
-	live := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	switch err := p.clients.live.Get(ctx, client.ObjectKey{Name: controller.GuardsName}, live); {
-	case apierrors.IsNotFound(err):
-		return bundles, nil
-	case err != nil:
-		return nil, fmt.Errorf("get MutatingWebhookConfiguration %s: %w", controller.GuardsName, err)
-	}
-	for i := range live.Webhooks {
-		bundles = append(bundles, live.Webhooks[i].ClientConfig.CABundle)
-	}
-	return bundles, nil
 }
 
 // forward tells of each change of the bundle until the context ends.
@@ -268,14 +197,4 @@ func (o observers) GenerationAhead(s fencing.Sighting) {
 
 func (o observers) Overridden(lease *v1alpha1.FencedLease, user, object, reason string) {
 	o.evidence.Overridden(lease, user, object, reason)
-}
-
-// secretRecorder records what happens to certificates as events of their Secret.
-type secretRecorder struct {
-	recorder events.EventRecorder
-	secret   *corev1.Secret
-}
-
-func (r *secretRecorder) Event(eventType, reason, message string) {
-	r.recorder.Eventf(r.secret, nil, eventType, reason, "Rotate", "%s", message)
 }

@@ -226,7 +226,7 @@ func (p *parts) addChecks() error {
 	}
 	return errors.Join(
 		p.manager.AddHealthzCheck("ping", healthz.Ping),
-		p.manager.AddReadyzCheck("certificate", check(p.authority.Ready)),
+		p.manager.AddReadyzCheck("certificate", check(p.certificates.Ready)),
 		p.manager.AddReadyzCheck("leases", check(p.view.Ready)),
 		p.manager.AddReadyzCheck("webhook", p.manager.GetWebhookServer().StartedChecker()),
 		p.manager.AddReadyzCheck("ending", p.ending.ready),
