@@ -44,9 +44,11 @@ const (
 	Extra Carrier = "request extra"
 	// Credential: the request is made with a credential of the term.
 	Credential Carrier = "term credential"
+	// None: the write carries nothing. It is for controls, which have no other way for a scale.
+	None Carrier = "nothing"
 )
 
-// Carriers returns all carriers.
+// Carriers returns all carriers of a token.
 func Carriers() []Carrier { return []Carrier{Annotation, Extra, Credential} }
 
 // Strategy is how the lease is handed over, and what B does before the paused write goes on.
@@ -88,6 +90,8 @@ func (c Cell) Impossible() string {
 	switch {
 	case c.Carrier == Annotation && c.Verb.kind == writesScale:
 		return "a Scale has no annotations of the object"
+	case c.Carrier == None && c.Verb.kind != writesScale:
+		return "an annotation can be carried"
 	case c.Strategy == LazyStatus && c.Verb.creates() && !c.Step.committed():
 		return "there is no object yet whose status B could write"
 	default:

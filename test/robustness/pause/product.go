@@ -202,7 +202,7 @@ func (s *ProductStory) OwnerOf(value string) Holder {
 func (s *ProductStory) Config(holder Holder, carrier Carrier) (*rest.Config, error) {
 	config := s.product.Cluster.Config()
 	switch carrier {
-	case Annotation:
+	case Annotation, None:
 	case Extra:
 		config.Impersonate = rest.ImpersonationConfig{
 			UserName: account, Groups: []string{"system:masters"}, Extra: map[string][]string{s.Key(): {s.tokens[holder]}},
