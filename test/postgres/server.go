@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -166,19 +165,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the server as a crash would. Where the system does not tell its processes, those of its sessions may live for a
-// moment longer, and do what they are asked.
-func (s *Server) Kill() error {
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.pid, s.pid))
-	err := s.end(syscall.SIGKILL)
-	for child := range strings.FieldsSeq(string(children)) {
-		// It may have ended by itself.
-		if pid, errPID := strconv.Atoi(child); errPID == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-	return err
-}
+// Kill ends the server as a crash would. Processes of its sessions may live for a moment longer, and do what they are asked.
+func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
 
 // Stop ends the server and removes its folder.
 func (s *Server) Stop() error {
