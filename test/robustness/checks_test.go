@@ -28,6 +28,7 @@ const (
 	noLate      = "no write that was sent after its term had ended commits"
 	afterSeal   = "no write under an older generation commits after the seal of a newer one"
 	justified   = "every refusal was justified"
+	reported    = "every late create was stamped and reported"
 	available   = "no holder is kept from writing for longer than a fault lasts"
 	judgeable   = "the run is one that can be judged"
 	linear      = "porcupine"
@@ -340,6 +341,17 @@ func TestChecks(t *testing.T) {
 		"Seal: an object was forgotten, and an update commits after the seal": {
 			story: begin(seal).acquired(50, 34, "b").sealed(70).write(2, history.MergePatch, 33, "a", 75, 80),
 			want:  []string{afterSeal}},
+		"Seal: a late create is neither stamped nor reported": {story: func() *story {
+			s := newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70)
+			s.run.Meta.End = 20_000_000_000
+			return s
+		}(), want: []string{reported}},
+		"Seal: a late create is stamped and reported": {story: func() *story {
+			s := newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).stamped(80)
+			s.lease.Conditions = map[string]string{"LateCreate": "Reported: o"}
+			s.changeLease(90).run.Meta.End = 20_000_000_000
+			return s
+		}()},
 		"restore: what it undid may be done anew": {story: func() *story {
 			s := begin(lazy)
 			lease, object := s.lease, s.object

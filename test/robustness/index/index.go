@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/token"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
@@ -114,6 +115,15 @@ type Lease struct {
 	Spans   []*Span
 	Commits []*Commit
 	Windows []Window
+	// Reports are what the lease said of late creates, each once.
+	Reports []Report
+}
+
+// Report is a message of the condition LateCreate.
+type Report struct {
+	Epoch    int
+	Revision int64
+	Message  string
 }
 
 func (x *Index) problem(format string, args ...any) {
@@ -217,6 +227,11 @@ func (x *Index) walk(acquisitions map[string]*history.Op, deleted map[life]*hist
 
 // lease adds a state of a lease and returns the present span.
 func (x *Index) lease(lease *Lease, event *history.Event, last *Span, acquisitions map[string]*history.Op) *Span {
+	if message := event.Lease.Conditions[v1alpha1.ConditionLateCreate]; message != "" {
+		if n := len(lease.Reports); n == 0 || lease.Reports[n-1].Message != message {
+			lease.Reports = append(lease.Reports, Report{event.Epoch, event.Revision, message})
+		}
+	}
 	span := &Span{
 		LeaseState: *event.Lease, Epoch: event.Epoch, Revision: event.Revision, Exists: !event.Deleted, UID: event.UID,
 		Earliest: x.newest, Observed: event.Observed,

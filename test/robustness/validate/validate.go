@@ -8,6 +8,7 @@ package validate
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
@@ -29,6 +30,7 @@ func Checks() []Check {
 		{"the mark moves in the same commit", MarkMoves},
 		{"no write that was sent after its term had ended commits", NoLateWrite},
 		{"no write under an older generation commits after the seal of a newer one", NoneAfterSeal},
+		{"every late create was stamped and reported", LateCreatesReported},
 		{"every refusal was justified", RefusalsJustified},
 	}
 }
@@ -314,6 +316,52 @@ func LateCreates(x *index.Index) []*index.Commit {
 		}
 	}
 	return late
+}
+
+// reportTime is how long the controller may take to report a late create while nothing is broken.
+const reportTime = int64(10 * time.Second)
+
+// LateCreatesReported checks that an object that was created under an older generation after a seal is stamped, and that the
+// lease says so, unless it is deleted, the term ends, something breaks or the run ends meanwhile.
+func LateCreatesReported(x *index.Index) []string {
+	var found problems
+	for _, lease := range leases(x) {
+		for _, c := range lease.Commits {
+			until := c.Observed + reportTime
+			if !c.Created || c.Unguarded || until > x.Run.Meta.End || disturbed(x, lease, c, until) {
+				continue
+			}
+			for _, s := range seals(lease) {
+				if s.epoch != c.Epoch || s.revision > c.Revision || generation(c) >= s.generation || ended(lease, s, until) {
+					continue
+				}
+				stamped := slices.ContainsFunc(lease.Commits, func(later *index.Commit) bool {
+					return later.Epoch == c.Epoch && later.UID == c.UID && later.Revision > c.Revision && !later.Deleted &&
+						index.Generation(later.Object.Marks[lease.Name]) >= s.generation
+				})
+				reported := slices.ContainsFunc(lease.Reports, func(r index.Report) bool { return r.Epoch == c.Epoch && r.Revision > c.Revision })
+				if !stamped || !reported {
+					found.add("%s was created late, after the seal of %d: stamped %t, reported %t", at(c), s.generation, stamped, reported)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// disturbed tells whether a late create need not be reported: something was broken, or the object was gone.
+func disturbed(x *index.Index, lease *index.Lease, c *index.Commit, until int64) bool {
+	return slices.ContainsFunc(x.Run.Faults, func(f history.Fault) bool { return f.Begin < until && f.End+reportTime > c.Observed }) ||
+		slices.ContainsFunc(lease.Commits, func(later *index.Commit) bool {
+			return later.Deleted && later.UID == c.UID && later.Epoch == c.Epoch && later.Observed < until
+		})
+}
+
+// ended tells whether the term of a seal ended before a time.
+func ended(lease *index.Lease, s seal, until int64) bool {
+	return slices.ContainsFunc(lease.Spans, func(span *index.Span) bool {
+		return span.Epoch == s.epoch && span.Revision > s.revision && span.Generation > s.generation && span.Earliest < until
+	})
 }
 
 // RefusalsJustified checks each refusal: at some moment between the call and the answer its token must not have been the
