@@ -70,7 +70,7 @@ func TestSingle(t *testing.T) {
 		},
 	}, validate.Minimum{
 		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5,
-		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindClock, scenarios.KindCertificates, scenarios.KindRestore}),
+		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindClock, scenarios.KindCertificates, scenarios.KindRotation, scenarios.KindRestore}),
 	})
 }
 

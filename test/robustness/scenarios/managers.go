@@ -61,8 +61,8 @@ func (w *World) startManagers(ctx context.Context) error {
 			"--namespace="+product.Namespace, "--leader-elect", "--drain-delay=0s",
 			"--webhook-host=127.0.0.1", "--webhook-port="+strconv.Itoa(m.port), "--webhook-url="+w.hub.URL(),
 			"--health-probe-bind-address="+m.probes,
-			// Serving certificates are renewed during the run, and CAs in long ones.
-			"--cert-leaf-life=45s", "--cert-settle=5s", "--cert-ca-life=160s",
+			// Serving certificates are renewed every 20 seconds, their authority after 70.
+			"--cert-leaf-life=30s", "--cert-settle=5s", "--cert-ca-life=106s",
 		)
 		w.managers = append(w.managers, m)
 		if err := m.start(ctx, w); err != nil {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,8 @@ const (
 	KindPause        = faults.KindPause
 	KindKill         = "SIGKILL"
 	KindClock        = "clock step"
-	KindCertificates = "certificates"
+	KindCertificates = "certificates deleted"
+	KindRotation     = "certificates rotated"
 	KindLeaseDeleted = "lease deleted"
 	KindRestore      = "restore without raised revisions"
 	KindRestoreBump  = "restore with raised revisions"
@@ -34,48 +36,64 @@ const (
 	bump = 1_000_000_000
 )
 
-// Certificates takes the authority of the webhook away: a new one has to be made, installed and used.
+// bundle returns the authorities that API servers trust the webhook by.
+func (w *World) bundle(ctx context.Context) (string, error) {
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := w.admin.Get(ctx, client.ObjectKey{Name: "fencedlease-guards"}, configuration); err != nil {
+		return "", err
+	}
+	if len(configuration.Webhooks) == 0 {
+		return "", errors.New("no webhook is registered")
+	}
+	return string(configuration.Webhooks[0].ClientConfig.CABundle), nil
+}
+
+// rotations records each change of the authorities until ctx ends. Certificates are so short-lived that they come by
+// themselves.
+func (w *World) rotations(ctx context.Context) {
+	last := ""
+	for sleep(ctx, time.Second) == nil {
+		now, err := w.bundle(ctx)
+		if err != nil || now == last {
+			continue
+		}
+		if last != "" {
+			moment := history.Now()
+			if err := w.inject.Log.Write(history.Fault{Kind: KindRotation, Target: "webhook", Begin: moment, End: moment, Effect: "another bundle"}); err != nil {
+				w.options.Say("record a rotation: %v", err)
+			}
+		}
+		last = now
+	}
+}
+
+// Certificates deletes the Secret of the webhook's authority.
 func (w *World) Certificates() Choice {
-	bundle := func(ctx context.Context) (string, error) {
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		if err := w.admin.Get(ctx, client.ObjectKey{Name: "fencedlease-guards"}, configuration); err != nil {
-			return "", err
+	secrets := func(ctx context.Context) ([]corev1.Secret, error) {
+		list := &corev1.SecretList{}
+		if err := w.admin.List(ctx, list, client.InNamespace(product.Namespace)); err != nil {
+			return nil, err
 		}
-		if len(configuration.Webhooks) == 0 {
-			return "", errors.New("no webhook is registered")
+		if len(list.Items) == 0 {
+			return nil, errors.New("there is no Secret")
 		}
-		return string(configuration.Webhooks[0].ClientConfig.CABundle), nil
+		return list.Items, nil
 	}
 	return func(context.Context) (faults.Fault, error) {
-		var before string
 		return faults.Fault{
-			Kind: KindCertificates, Target: "managers", Hold: seconds(0.1, 0.5),
+			Kind: KindCertificates, Target: "managers", Hold: seconds(0.5, 2),
 			Begin: func(ctx context.Context) error {
-				return w.eventually(ctx, "delete the Secret of the authority", func(ctx context.Context) (err error) {
-					if before, err = bundle(ctx); err != nil {
-						return err
+				return w.eventually(ctx, "delete the Secret of the authority", func(ctx context.Context) error {
+					all, err := secrets(ctx)
+					for i := range all {
+						err = errors.Join(err, client.IgnoreNotFound(w.admin.Delete(ctx, &all[i])))
 					}
-					secrets := &corev1.SecretList{}
-					if err := w.admin.List(ctx, secrets, client.InNamespace(product.Namespace)); err != nil {
-						return err
-					}
-					for i := range secrets.Items {
-						if err := w.admin.Delete(ctx, &secrets.Items[i]); client.IgnoreNotFound(err) != nil {
-							return err
-						}
-					}
-					if len(secrets.Items) == 0 {
-						return errors.New("there is no Secret")
-					}
-					return nil
+					return err
 				})
 			},
 			End: func(ctx context.Context) error {
-				return w.eventually(ctx, "wait for another authority", func(ctx context.Context) error {
-					now, err := bundle(ctx)
-					if err == nil && now == before {
-						err = errors.New("the bundle is the same")
-					}
+				return w.eventually(ctx, "wait for the Secret of the authority", func(ctx context.Context) error {
+					_, err := secrets(ctx)
 					return err
 				})
 			},

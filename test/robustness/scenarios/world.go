@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,6 +154,11 @@ func (w *World) traffic(ctx context.Context) error {
 			return err
 		}
 	}
+	watching, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { w.rotations(watching) })
+	defer watcher.Wait()
+	defer stop()
 	if err := sleep(ctx, w.options.Quiet); err != nil {
 		return err
 	}
