@@ -30,15 +30,25 @@ import (
 func TestSealOnAPIServer(t *testing.T) {
 	s := newSuite(t)
 	metrics := seal.NewMetrics()
-	s.run(func(o *Options) { o.SealMetrics = metrics })
+	r := s.run(func(o *Options) { o.SealMetrics = metrics })
 	for _, story := range []struct {
 		name string
 		tell func(*suite, *seal.Metrics)
 	}{
 		{"every guarded object carries the term's mark before the term is sealed", sealsAll},
+		{"what a guard selects is sealed, and what comes to be selected is stamped", sealsWhatIsSelected},
+		{"cluster-scoped objects are sealed, and several leases on one object", sealsClusterScoped},
+		{"what is guarded from the middle of a term on is stamped", sealsWhatIsGuardedLater},
+		{"a kind that is not installed keeps nobody waiting", sealsWithoutKind},
+		{"a lease without guards is sealed at once", sealsNothing},
+		{"a higher mark is left and reported, an implausible one as well", sealsBelowHigherMarks},
+		{"a lease that is deleted in the middle of its seal stops it", sealOfDeletedLease},
+		{"an object that is created late is told from all others", tellsLateCreates},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(s.in(t), metrics) })
 	}
+	t.Run("a replica that ends in the middle of a seal is followed by another one, which stamps the rest", func(t *testing.T) { s.in(t).sealIsResumed(r) })
+	t.Run("a missing right is named, and keeps a lease waiting unless it is in Audit", func(t *testing.T) { s.in(t).sealLacksRights(r) })
 }
 
 func bySeal(mutations ...func(*v1alpha1.FencedLease)) func(*v1alpha1.FencedLease) {

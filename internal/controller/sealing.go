@@ -56,7 +56,7 @@ func (r *leaseReconciler) seal(ctx context.Context, lease *v1alpha1.FencedLease)
 	if progress, running := r.sealer.Running(order); running {
 		return sealing{status: progress}
 	}
-	r.sealer.End(key)
+	r.sealer.Pause(key)
 	if found.known {
 		return sealing{waiting: found.verdict.message}
 	}

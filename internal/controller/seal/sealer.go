@@ -122,10 +122,20 @@ func (s *Sealer) Start(ctx context.Context) error {
 func (s *Sealer) Running(order Order) (Status, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.sessions[order.Lease]; known != nil && known.order.same(order) {
+	if known := s.sessions[order.Lease]; known != nil && known.order.same(order) && !known.paused {
 		return known.status(), true
 	}
 	return Status{}, false
+}
+
+// Pause stops what is done for a lease until its next order, and remembers what was.
+func (s *Sealer) Pause(lease types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.sessions[lease]; known != nil {
+		known.end()
+		known.paused = true
+	}
 }
 
 // Seal carries an order out instead of any other one of its lease, and returns what has become of it so far. It wakes the
@@ -147,7 +157,7 @@ func (s *Sealer) Seal(ctx context.Context, order Order) (status Status, again ti
 	case !known.order.same(order):
 		known.end()
 		known = s.begin(order, known.after(order))
-	case known.over():
+	case known.paused, known.over():
 		known.end()
 		known = s.begin(order, known)
 	}

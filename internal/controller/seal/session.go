@@ -21,6 +21,8 @@ type session struct {
 	end    context.CancelFunc
 	// began is when the first session of the term began.
 	began time.Time
+	// paused says that the session was ended until it is known again that the guards are in force. The Sealer's lock guards it.
+	paused bool
 	// tasks are what runs for the session.
 	tasks sync.WaitGroup
 
@@ -149,6 +151,9 @@ func (s *session) run(ctx context.Context) {
 	}
 	fail(err)
 	s.tasks.Wait()
+	s.mu.Lock()
+	clear(s.remaining)
+	s.mu.Unlock()
 	if ctx.Err() == nil {
 		s.failed(ctx, err)
 	}
