@@ -78,6 +78,8 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("build registration: %w", err)
 	}
+	// First, as it says who may write the rest: a manager that runs under another user than the one before would be refused.
+	unprotected := r.protect(ctx, in)
 	done, err := r.apply(ctx, registration)
 	if err == nil {
 		_, err = injectBundle(ctx, r.client, r.opts.Endpoint, bundle)
@@ -89,7 +91,6 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 		r.record(ctx, leases.Items, func(found *installation) { found.failed(err) })
 		return ctrl.Result{}, err
 	}
-	unprotected := r.protect(ctx, in)
 	probed, err := r.prober.Probe(ctx, registration.Hash)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("probe registration: %w", err)
