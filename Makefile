@@ -104,8 +104,12 @@ verify: manifests generate api-docs plugin-docs metrics-docs build-installer lin
 
 ##@ Test
 
+.PHONY: test-packages
+test-packages: ## Install what Debian has of what tests need: SPIN and a C compiler for formal/, PostgreSQL for pkg/sqlfence.
+	@hack/make/packages.sh spin=spin gcc=cc 'postgresql=/usr/lib/postgresql/*/bin/initdb'
+
 .PHONY: test
-test: ## Run all tests: unit tests, then those against a real API server.
+test: test-packages ## Run all tests: unit tests, then those against a real API server.
 	@assets=$$(hack/controlplane/build.sh); echo "test: unit tests, then those on the API server of $$assets"; \
 	export KUBEBUILDER_ASSETS="$$assets"; $(RUN_TESTS) unit integration
 
