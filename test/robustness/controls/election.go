@@ -183,7 +183,7 @@ func (s *electionStory) TakeOver(ctx context.Context) error {
 }
 
 // Seal implements pause.Story.
-func (s *electionStory) Seal(context.Context, []string) error {
+func (s *electionStory) Seal(context.Context) error {
 	return errors.New("there are no seals")
 }
 

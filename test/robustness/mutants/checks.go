@@ -5,10 +5,12 @@ package mutants
 
 // The names of the checks. Each is a function of the test, which says what is wrong with the product that runs.
 const (
-	// TableStatus, TableCredential and TableDelete are cells of the table of pauses.
+	// Those that begin with Table are cells of the table of pauses.
 	TableStatus     = "pause table, status"
 	TableCredential = "pause table, credentials"
 	TableDelete     = "pause table, deletes"
+	TableSeal       = "pause table, seal"
+	TableLateCreate = "pause table, late creates"
 
 	TokenBelowMark  = "token below the mark"
 	StaleCache      = "stale copy of the lease"
@@ -25,5 +27,12 @@ const (
 	LateRelease     = "late release"
 	NotInForce      = "registration that is not in force"
 	LastFinalizer   = "last finalizer"
-	UnreadableLease = "lease that cannot be read"
+	// The checks of what a seal is for, most of them with a webhook that hears nothing of the next term.
+	StaleSealedTerm  = "stale copy of a sealed term"
+	LazyAfterSeal    = "stale copy of a lazy term after a sealed one"
+	OutOfTheSelector = "object that was out of the guard when it was sealed"
+	UnfinishedSeal   = "seal that is not finished"
+	SealBeforeGuards = "seal before the guards are in force"
+	StampLookalike   = "write that looks like a stamp"
+	UnreadableLease  = "lease that cannot be read"
 )

@@ -47,22 +47,35 @@ func checks() map[string]check {
 		mutants.TableDelete: table(func(c pause.Cell) bool {
 			return c.Strategy == pause.LazyUnwritten && c.Step == pause.InFlight && strings.HasPrefix(c.Verb.Name, "delete")
 		}),
-		mutants.TokenBelowMark:  tokenBelowMark,
-		mutants.StaleCache:      staleCache,
-		mutants.OtherTerm:       otherTerm,
-		mutants.Inherited:       inherited,
-		mutants.ReleasedLease:   releasedLease,
-		mutants.FutureToken:     futureToken,
-		mutants.LeaseAnew:       leaseAnew,
-		mutants.SystemUser:      systemUser,
-		mutants.JoinedRead:      joinedRead,
-		mutants.CurrentStatus:   currentStatus,
-		mutants.OverrideOfStale: overrideOfStale,
-		mutants.PolicyAlone:     policyAlone,
-		mutants.LateRelease:     lateRelease,
-		mutants.NotInForce:      notInForce,
-		mutants.LastFinalizer:   lastFinalizer,
-		mutants.UnreadableLease: unreadableLease,
+		mutants.TableSeal: table(func(c pause.Cell) bool {
+			return c.Strategy == pause.Sealed && c.Step == pause.BeforeCommit && c.Carrier == pause.Extra &&
+				slices.Contains([]string{"merge patch", "status merge patch", "delete"}, c.Verb.Name)
+		}),
+		mutants.TableLateCreate: table(func(c pause.Cell) bool {
+			return c.Strategy == pause.SealedDeleting && c.Step == pause.BeforeCommit && c.Carrier == pause.Extra && c.Verb.Name == "create"
+		}),
+		mutants.StaleSealedTerm:  staleSealedTerm,
+		mutants.LazyAfterSeal:    lazyAfterSeal,
+		mutants.OutOfTheSelector: outOfTheSelector,
+		mutants.UnfinishedSeal:   unfinishedSeal,
+		mutants.SealBeforeGuards: sealBeforeGuards,
+		mutants.StampLookalike:   stampLookalike,
+		mutants.TokenBelowMark:   tokenBelowMark,
+		mutants.StaleCache:       staleCache,
+		mutants.OtherTerm:        otherTerm,
+		mutants.Inherited:        inherited,
+		mutants.ReleasedLease:    releasedLease,
+		mutants.FutureToken:      futureToken,
+		mutants.LeaseAnew:        leaseAnew,
+		mutants.SystemUser:       systemUser,
+		mutants.JoinedRead:       joinedRead,
+		mutants.CurrentStatus:    currentStatus,
+		mutants.OverrideOfStale:  overrideOfStale,
+		mutants.PolicyAlone:      policyAlone,
+		mutants.LateRelease:      lateRelease,
+		mutants.NotInForce:       notInForce,
+		mutants.LastFinalizer:    lastFinalizer,
+		mutants.UnreadableLease:  unreadableLease,
 	}
 }
 
@@ -70,7 +83,7 @@ func checks() map[string]check {
 func table(choose func(pause.Cell) bool) check {
 	return func(t env.T, b *bench) (wrong []string, err error) {
 		t.Helper()
-		cells, _ := pause.Split(pause.Table(pause.LazyStrategies(), pause.Carriers()))
+		cells, _ := pause.Split(pause.Table(pause.Strategies(), pause.Carriers()))
 		cells = slices.DeleteFunc(cells, func(c pause.Cell) bool { return !choose(c) })
 		results, err := b.runner.Run(t, cells[0].Strategy, cells)
 		if err != nil {
@@ -350,8 +363,8 @@ func (s *scene) awaitHeard(ctx context.Context) error {
 	})
 }
 
-// joinedRead keeps the answer to a read of the lease until B has taken over and writes of A have arrived, all of which
-// have to be judged by a later read.
+// joinedRead keeps the answer to a read of the lease, of which the copy has heard nothing new, until B has taken over and
+// writes of A have arrived. All of them have to be judged by a later read.
 func joinedRead(t env.T, b *bench) (wrong []string, err error) {
 	ctx := t.Context()
 	s, err := b.begin(t)
@@ -362,6 +375,9 @@ func joinedRead(t env.T, b *bench) (wrong []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// The copy would refuse by itself.
+	b.proxy.freeze()
+	defer b.proxy.thaw()
 	reading := newHold()
 	defer b.proxy.add(&rule{match: s.readsLease, response: reading})()
 	write := func() error {
@@ -498,28 +514,13 @@ func lateRelease(t env.T, b *bench) ([]string, error) {
 // notInForce lets the API server take the webhook's registration for granted and not store it.
 func notInForce(t env.T, b *bench) ([]string, error) {
 	ctx := t.Context()
-	lift := b.proxy.add(&rule{
-		match: func(r *http.Request) bool {
-			return r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/validatingwebhookconfigurations/fencedlease-guards")
-		},
-		dryRun: true,
-	})
+	lift := b.proxy.add(storedNot())
 	defer lift()
 	lease := env.NewLease(b.cluster.CreateNamespace(t), "report-writer")
 	if err := b.admin.Create(ctx, lease); err != nil {
 		return nil, err
 	}
-	var ready *metav1.Condition
-	err := until(ctx, func(ctx context.Context) error {
-		if err := b.admin.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
-			return err
-		}
-		ready = meta.FindStatusCondition(lease.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || strings.Contains(ready.Message, "about to be written") {
-			return fmt.Errorf("the lease is not judged: %+v", ready)
-		}
-		return nil
-	})
+	ready, err := awaitProbed(ctx, b.admin, lease)
 	if err != nil {
 		return nil, err
 	}
@@ -528,6 +529,31 @@ func notInForce(t env.T, b *bench) ([]string, error) {
 	}
 	lift()
 	return nil, product.AwaitCondition(ctx, b.admin, lease, v1alpha1.ConditionReady, metav1.ConditionTrue)
+}
+
+// storedNot lets the API server answer as if it had stored the webhook's registration.
+func storedNot() *rule {
+	return &rule{
+		match: func(r *http.Request) bool {
+			return r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/validatingwebhookconfigurations/fencedlease-guards")
+		},
+		dryRun: true,
+	}
+}
+
+// awaitProbed waits until the manager has said whether the guards of the lease's spec are in force.
+func awaitProbed(ctx context.Context, c client.Client, lease *v1alpha1.FencedLease) (ready *metav1.Condition, err error) {
+	err = until(ctx, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
+			return err
+		}
+		ready = meta.FindStatusCondition(lease.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.ObservedGeneration != lease.Generation || strings.Contains(ready.Message, "about to be written") {
+			return fmt.Errorf("it is not known whether the guards are in force: %+v", ready)
+		}
+		return nil
+	})
+	return ready, err
 }
 
 // lastFinalizer lets a writer that need not present a token remove the last finalizer of an object that is being deleted.

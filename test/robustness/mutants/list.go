@@ -30,6 +30,12 @@ const (
 	policiesFile   = "internal/controller/registration_policies.go"
 	webhooksFile   = "internal/controller/registration_webhooks.go"
 	probeFile      = "internal/controller/probe.go"
+	sealedFile     = "internal/fence/sealed.go"
+	leaseFile      = "internal/fence/lease.go"
+	sweepFile      = "internal/controller/seal/sweep.go"
+	watchFile      = "internal/controller/seal/watch.go"
+	sealingFile    = "internal/controller/sealing.go"
+	stampFile      = "internal/controller/registration_seal.go"
 	possessionFile = "internal/possession/patch.go"
 )
 
@@ -156,6 +162,57 @@ func All() []*Mutant {
 		{
 			Name: "a lease that cannot be read admits", Check: UnreadableLease,
 			Edits: []Edit{{handlerFile, "answer = refuseUnavailable(r, err)", "_ = refuseUnavailable(r, err)"}},
+		},
+		{
+			Name: "the fast path asks for no seal", Check: StaleCache,
+			Edits: []Edit{{
+				sealedFile, "lease.Handover == v1alpha1.HandoverSeal && lease.Holder != \"\" && lease.SealedGeneration == lease.Generation &&",
+				"(lease.Handover == v1alpha1.HandoverSeal || lease.Holder != \"\") &&",
+			}},
+		},
+		{
+			Name: "the fast path asks for a seal of this term only", Check: LazyAfterSeal,
+			Edits: []Edit{{
+				sealedFile, "lease.Handover == v1alpha1.HandoverSeal && lease.Holder != \"\" &&",
+				"(lease.Handover == v1alpha1.HandoverSeal || lease.Holder != \"\") &&",
+			}},
+		},
+		{
+			Name: "the fast path does not look at the mark", Check: StaleSealedTerm,
+			Edits: []Edit{
+				{sealedFile, "isOf(d.mark, lease) && isOf(d.presented, lease)", "isOf(d.presented, lease)"},
+				{
+					decideFile, "if token.Compare(presented, d.mark) < 0 && !d.markMayBeDeleted() {",
+					"if token.Compare(presented, d.mark) < 0 && !d.markMayBeDeleted() && (d.view.Origin != Cached || !d.sealed()) {",
+				},
+			},
+		},
+		{
+			Name: "the fast path is for guards with selectors, too", Check: OutOfTheSelector,
+			Edits: []Edit{{leaseFile, "return g.NamespaceSelector == nil && selectsAll(g.ObjectSelector) &&", "return (g.NamespaceSelector == nil || selectsAll(g.ObjectSelector)) &&"}},
+		},
+		{
+			Name: "a seal stamps nothing", Check: TableSeal,
+			Edits: []Edit{{sweepFile, "	needed, verdict := s.needsStamp(w.target, object)\n	if !needed {", "	needed, verdict := s.needsStamp(w.target, object)\n	if !needed || verdict != current {"}},
+		},
+		{
+			Name: "a seal does not wait for its stamps", Check: UnfinishedSeal,
+			Edits: []Edit{
+				{sweepFile, "	defer stamps.Wait()\n", ""},
+				{sweepFile, "options.Continue == \"\" || ctx.Err() != nil {\n			stamps.Wait()\n", "options.Continue == \"\" || ctx.Err() != nil {\n"},
+			},
+		},
+		{
+			Name: "a seal begins before its guards are in force", Check: SealBeforeGuards,
+			Edits: []Edit{{sealingFile, "if found.known && found.verdict.inForce {", "if found.known {"}},
+		},
+		{
+			Name: "a late create is like any other object", Check: TableLateCreate,
+			Edits: []Edit{{watchFile, "if what == watch.Added && verdict == older {", "if what == watch.Added && verdict == current {"}},
+		},
+		{
+			Name: "a stamp is known by its user alone", Check: StampLookalike,
+			Edits: []Edit{{stampFile, "\"object.all(k, k == 'metadata' || (k in oldObject && object[k] == oldObject[k]))\",", ""}},
 		},
 	}
 }

@@ -64,10 +64,15 @@ const (
 	LazyUnwritten Strategy = "Lazy, B has not written yet"
 	// Sealed: the handover is sealed, and B has written nothing.
 	Sealed Strategy = "Seal"
+	// SealedDeleting: as Sealed, and what is created late is deleted.
+	SealedDeleting Strategy = "Seal, late creates are deleted"
 )
 
 // Strategies returns all strategies.
-func Strategies() []Strategy { return append(LazyStrategies(), Sealed) }
+func Strategies() []Strategy { return append(LazyStrategies(), Sealed, SealedDeleting) }
+
+// seals says that terms are sealed.
+func (s Strategy) seals() bool { return s == Sealed || s == SealedDeleting }
 
 // LazyStrategies returns the strategies without a seal.
 func LazyStrategies() []Strategy { return []Strategy{LazyWritten, LazyStatus, LazyUnwritten} }

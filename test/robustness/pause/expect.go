@@ -74,7 +74,7 @@ func (c Cell) Why() Why {
 		return WasBefore
 	case c.Step == BeforeCommit && c.Strategy == LazyUnwritten:
 		return Window
-	case c.Step == BeforeCommit && c.Strategy == Sealed && c.Verb.creates():
+	case c.Step == BeforeCommit && c.Strategy.seals() && c.Verb.creates():
 		return LateCreate
 	default:
 		return Fenced
@@ -92,7 +92,7 @@ func (c Cell) Expect() End {
 // refusal returns the cause of the refusal of a write that must be refused.
 func (c Cell) refusal() Answer {
 	moved := c.Strategy != LazyUnwritten // B's write, or the seal, has changed the object's revision
-	marked := c.Strategy == LazyWritten || c.Strategy == Sealed
+	marked := c.Strategy == LazyWritten || c.Strategy.seals()
 	exists := !c.Verb.creates() || c.Verb.applies && c.Strategy == LazyWritten
 	switch {
 	case c.Verb.conditioned && moved:
@@ -146,7 +146,7 @@ func (c Cell) stored(committed bool) State {
 			s.Value, s.Mark = ofB, B
 		case c.Strategy == LazyStatus && !s.Gone:
 			s.Phase = ofB
-		case c.Strategy == Sealed && !s.Gone:
+		case c.Strategy.seals() && !s.Gone:
 			s.Mark = B
 		}
 	}
@@ -158,8 +158,11 @@ func (c Cell) stored(committed bool) State {
 	ofSuccessor()
 	ofWriter()
 	if c.Why() == LateCreate {
-		// It is stamped as soon as it is seen.
+		// It is stamped, or deleted, as soon as it is seen.
 		ofSuccessor()
+		if c.Strategy == SealedDeleting {
+			s = State{Gone: true}
+		}
 	}
 	return s
 }

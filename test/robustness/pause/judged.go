@@ -19,6 +19,8 @@ type Judgements struct {
 	mu      sync.Mutex
 	rest    []byte
 	allowed map[types.NamespacedName]int
+	// verdicts are the last ones, in the words of the log.
+	verdicts map[types.NamespacedName]string
 
 	// path is the log file that is followed, and offset how far it has been read.
 	path   string
@@ -26,7 +28,9 @@ type Judgements struct {
 }
 
 // NewJudgements returns an empty one.
-func NewJudgements() *Judgements { return &Judgements{allowed: map[types.NamespacedName]int{}} }
+func NewJudgements() *Judgements {
+	return &Judgements{allowed: map[types.NamespacedName]int{}, verdicts: map[types.NamespacedName]string{}}
+}
 
 // judgement is the line that the webhook logs for each review.
 type judgement struct {
@@ -35,8 +39,9 @@ type judgement struct {
 		Name      string `json:"name"`
 		Namespace string `json:"namespace"`
 	} `json:"object"`
-	DryRun  bool `json:"dryRun"`
-	Allowed bool `json:"allowed"`
+	DryRun   bool   `json:"dryRun"`
+	Allowed  bool   `json:"allowed"`
+	Verdicts string `json:"verdicts"`
 }
 
 // Write takes a part of the log.
@@ -58,8 +63,13 @@ func (j *Judgements) take(p []byte) {
 		j.rest = rest
 		var is judgement
 		// Lines of other shapes are of no interest.
-		if json.Unmarshal(line, &is) == nil && is.Message == "Judged a guarded write" && is.Allowed && !is.DryRun {
-			j.allowed[types.NamespacedName{Namespace: is.Object.Namespace, Name: is.Object.Name}]++
+		if json.Unmarshal(line, &is) != nil || is.Message != "Judged a guarded write" {
+			continue
+		}
+		key := types.NamespacedName{Namespace: is.Object.Namespace, Name: is.Object.Name}
+		j.verdicts[key] = is.Verdicts
+		if is.Allowed && !is.DryRun {
+			j.allowed[key]++
 		}
 	}
 }
@@ -70,6 +80,14 @@ func (j *Judgements) Admissions(namespace, name string) int {
 	defer j.mu.Unlock()
 	j.catchUp()
 	return j.allowed[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
+// LastVerdicts returns the last verdicts on writes to an object, as <namespace>/<lease>=<reason>.
+func (j *Judgements) LastVerdicts(namespace, name string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.catchUp()
+	return j.verdicts[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
 // Follow makes it read the log file at path from now on, from its beginning.

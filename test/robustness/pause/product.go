@@ -18,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -45,8 +44,6 @@ type Product struct {
 	Cluster *env.Environment
 	Admin   client.Client
 	Judged  *Judgements
-	// Sealer stands for the controller's seal. It is nil where the controller itself seals.
-	Sealer func(ctx context.Context, p *Product, s *ProductStory, names []string) error
 
 	operations atomic.Int64
 }
@@ -66,7 +63,7 @@ func NewProduct(ctx context.Context, cluster *env.Environment, judged *Judgement
 	if err := admin.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("create ClusterRoleBinding: %w", err)
 	}
-	return &Product{Cluster: cluster, Admin: admin, Judged: judged, Sealer: SealByHand}, nil
+	return &Product{Cluster: cluster, Admin: admin, Judged: judged}, nil
 }
 
 // DebugLog returns a log that Judgements understands.
@@ -88,8 +85,11 @@ var _ Story = &ProductStory{}
 // Begin implements System.
 func (p *Product) Begin(ctx context.Context, namespace string, strategy Strategy) (Story, error) {
 	return p.BeginLease(ctx, namespace, func(l *v1alpha1.FencedLease) {
-		if strategy == Sealed && p.Sealer == nil {
+		if strategy.seals() {
 			l.Spec.Handover = v1alpha1.HandoverSeal
+		}
+		if strategy == SealedDeleting {
+			l.Spec.LateCreates = v1alpha1.LateCreatesDelete
 		}
 	})
 }
@@ -100,18 +100,19 @@ func (p *Product) BeginLease(ctx context.Context, namespace string, mutations ..
 	if err := product.CreateLease(ctx, p.Admin, s.Lease); err != nil {
 		return nil, err
 	}
-	if err := s.acquire(ctx, A); err != nil {
+	if err := s.Acquire(ctx, A); err != nil {
 		return nil, err
 	}
 	if s.Lease.Status.Seal == v1alpha1.SealRequired {
-		if err := s.awaitSealed(ctx); err != nil {
+		if err := s.Seal(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return s, s.mint(ctx)
 }
 
-func (s *ProductStory) acquire(ctx context.Context, holder Holder) error {
+// Acquire lets a holder acquire the lease.
+func (s *ProductStory) Acquire(ctx context.Context, holder Holder) error {
 	err := untilDone(ctx, func(ctx context.Context) error {
 		// The controller may write the status in between.
 		return env.Acquire(ctx, s.product.Admin, s.Lease, string(holder))
@@ -217,19 +218,11 @@ func (s *ProductStory) Config(holder Holder, carrier Carrier) (*rest.Config, err
 }
 
 // TakeOver implements Story.
-func (s *ProductStory) TakeOver(ctx context.Context) error { return s.acquire(ctx, B) }
+func (s *ProductStory) TakeOver(ctx context.Context) error { return s.Acquire(ctx, B) }
 
 // Seal implements Story.
-func (s *ProductStory) Seal(ctx context.Context, names []string) error {
-	if s.product.Sealer != nil {
-		return s.product.Sealer(ctx, s.product, s, names)
-	}
-	return s.awaitSealed(ctx)
-}
-
-// awaitSealed waits until the lease says that its term is sealed.
-func (s *ProductStory) awaitSealed(ctx context.Context) error {
-	return untilDone(ctx, func(ctx context.Context) error {
+func (s *ProductStory) Seal(ctx context.Context) error {
+	err := untilDone(ctx, func(ctx context.Context) error {
 		if err := s.product.Admin.Get(ctx, client.ObjectKeyFromObject(s.Lease), s.Lease); err != nil {
 			return err
 		}
@@ -238,6 +231,10 @@ func (s *ProductStory) awaitSealed(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("wait for the seal: %w", err)
+	}
+	return nil
 }
 
 // Admissions implements Story.
@@ -247,29 +244,6 @@ func (s *ProductStory) Admissions(name string) int {
 
 // Close implements Story.
 func (s *ProductStory) Close() {}
-
-// SealByHand stamps every object as the controller does: an empty patch, conditioned on the object's version, that carries
-// the new token with the request.
-func SealByHand(ctx context.Context, p *Product, s *ProductStory, names []string) error {
-	config, err := s.Config(B, Extra)
-	if err != nil {
-		return err
-	}
-	c, err := env.Client(config)
-	if err != nil {
-		return err
-	}
-	return inParallel(names, func(name string) error {
-		return untilDone(ctx, func(ctx context.Context) error {
-			o := bare(s.Lease.Namespace, name)
-			if err := p.Admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-				return client.IgnoreNotFound(err)
-			}
-			patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q}}`, o.GetResourceVersion())
-			return c.Patch(ctx, &unstructured.Unstructured{Object: o.Object}, client.RawPatch(types.MergePatchType, patch))
-		})
-	})
-}
 
 // untilDone repeats an action until it succeeds, or until its error is an accepted one.
 func untilDone(ctx context.Context, action func(context.Context) error, accepted ...func(error) bool) error {

@@ -71,11 +71,9 @@ func (r *Runner) Run(t env.T, strategy Strategy, cells []Cell) ([]Result, error)
 	}
 	defer story.Close()
 	runs := make([]*run, len(cells))
-	names := make([]string, len(cells))
 	for i, c := range cells {
-		names[i] = fmt.Sprintf("report-%d", i)
 		runs[i] = &run{
-			runner: r, story: story, cell: c, object: bare(namespace, names[i]),
+			runner: r, story: story, cell: c, object: bare(namespace, fmt.Sprintf("report-%d", i)),
 			wire: newWire(c.Step), answered: make(chan struct{}),
 		}
 	}
@@ -94,8 +92,8 @@ func (r *Runner) Run(t env.T, strategy Strategy, cells []Cell) ([]Result, error)
 	switch strategy {
 	case LazyWritten, LazyStatus:
 		err = r.succeed(ctx, story, runs)
-	case Sealed:
-		err = story.Seal(ctx, names)
+	case Sealed, SealedDeleting:
+		err = story.Seal(ctx)
 	case LazyUnwritten:
 	}
 	if err != nil {
@@ -299,10 +297,7 @@ func (r *run) end(ctx context.Context) (Result, error) {
 		}
 		return result, nil
 	}
-	// It is found and stamped a moment later.
-	if err := r.story.Seal(ctx, []string{r.object.GetName()}); err != nil {
-		return Result{}, err
-	}
+	// It is found a moment later.
 	ctx, cancel := context.WithTimeout(ctx, lateCreatePatience)
 	defer cancel()
 	if err := untilDone(ctx, look); err != nil && !errors.Is(err, errOtherContent) {
@@ -311,7 +306,7 @@ func (r *run) end(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-const lateCreatePatience = 15 * time.Second
+const lateCreatePatience = 10 * time.Second
 
 var errOtherContent = errors.New("something else is stored")
 

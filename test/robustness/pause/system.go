@@ -29,8 +29,8 @@ type Story interface {
 	Config(holder Holder, carrier Carrier) (*rest.Config, error)
 	// TakeOver lets B acquire the lease.
 	TakeOver(ctx context.Context) error
-	// Seal seals B's term over the objects of these names, and returns when that is done.
-	Seal(ctx context.Context, names []string) error
+	// Seal returns when B's term is sealed.
+	Seal(ctx context.Context) error
 	// Admissions counts the writes to an object that the fence has admitted so far. It is -1 where nothing is checked.
 	Admissions(name string) int
 	// Close ends what runs for the story.
