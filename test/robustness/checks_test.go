@@ -381,6 +381,15 @@ func TestChecks(t *testing.T) {
 			}
 			return s
 		}(), want: []string{available}},
+		"a holder gets no answers before the seal": {story: func() *story {
+			s := newStory(seal)
+			s.lease.Seal = "Required"
+			s.acquired(10, 33, "a")
+			for i := range int64(3) {
+				s.op(2+i, history.MergePatch, 33, "a", 40+10*i, 45+10*i, history.Unknown).Client = "p/c"
+			}
+			return s.sealed(100)
+		}()},
 		"a holder gets no answers while something is broken": {story: func() *story {
 			s := begin(lazy)
 			for i := range int64(3) {

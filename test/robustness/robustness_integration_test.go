@@ -80,11 +80,11 @@ func TestThree(t *testing.T) {
 		Name: "three", APIServers: 2, EtcdMembers: 3, Leases: leases,
 		Faults: func(w *scenarios.World) []scenarios.Choice {
 			return slices.Concat(w.Leaders()[:2], w.Managers(), w.ManagerNetwork(), w.Etcd(), w.EtcdNetwork(), w.APIServers(),
-				[]scenarios.Choice{w.LeaseDeleted(), w.Restore(true)})
+				[]scenarios.Choice{w.LeaseDeleted(), w.HandoverChanged(), w.Restore(true)})
 		},
 	}, validate.Minimum{
 		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5,
-		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindLeaseDeleted, scenarios.KindRestoreBump}),
+		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindLeaseDeleted, scenarios.KindHandover, scenarios.KindRestoreBump}),
 	})
 }
 

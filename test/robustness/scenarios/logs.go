@@ -4,13 +4,17 @@
 package scenarios
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
-// keepLogs copies the logs of all processes into the folder of the history.
+// raceReport begins a report of Go's race detector, with which actors are built if the test is.
+var raceReport = []byte("WARNING: DATA RACE")
+
+// keepLogs copies the logs of all processes into the folder of the history, and fails if one tells of a data race.
 func (w *World) keepLogs() error {
 	paths, err := filepath.Glob(filepath.Join(w.cluster.Dir(), "*.log"))
 	if err != nil {
@@ -21,6 +25,9 @@ func (w *World) keepLogs() error {
 		data, err := os.ReadFile(path)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(w.options.Dir, filepath.Base(path)), data, 0o600)
+		}
+		if bytes.Contains(data, raceReport) {
+			err = errors.Join(err, fmt.Errorf("%s tells of a data race", filepath.Base(path)))
 		}
 		errs = append(errs, err)
 	}

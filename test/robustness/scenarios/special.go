@@ -15,8 +15,10 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/env/product"
 	"github.com/fencedlease/fencedlease/test/robustness/faults"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
@@ -30,6 +32,7 @@ const (
 	KindCertificates = "certificates deleted"
 	KindRotation     = "certificates rotated"
 	KindLeaseDeleted = "lease deleted"
+	KindHandover     = "handover changed"
 	KindRestore      = "restore without raised revisions"
 	KindRestoreBump  = "restore with raised revisions"
 
@@ -122,6 +125,27 @@ func (w *World) LeaseDeleted() Choice {
 				return w.ready(ctx, chosen)
 			},
 		}, nil
+	}
+}
+
+// HandoverChanged changes how a lease is handed over, and back. Terms keep the strategy that they began with, and a term
+// after one with a seal begins with a seal in any case.
+func (w *World) HandoverChanged() Choice {
+	return func(context.Context) (faults.Fault, error) {
+		chosen := w.options.Leases[w.random.IntN(len(w.options.Leases))]
+		to := func(handover v1alpha1.Handover) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return w.eventually(ctx, "change handover", func(ctx context.Context) error {
+					patch := fmt.Sprintf(`{"spec":{"handover":%q}}`, handover)
+					return w.admin.Patch(ctx, w.newLease(chosen), client.RawPatch(types.MergePatchType, []byte(patch)))
+				})
+			}
+		}
+		other := v1alpha1.HandoverSeal
+		if chosen.Handover == v1alpha1.HandoverSeal {
+			other = v1alpha1.HandoverLazy
+		}
+		return faults.Fault{Kind: KindHandover, Target: chosen.Name + " to " + string(other), Hold: seconds(5, 9), Begin: to(other), End: to(chosen.Handover)}, nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 	"github.com/fencedlease/fencedlease/test/robustness/index"
 )
@@ -34,7 +35,7 @@ func Streaks(x *index.Index) []Streak {
 		if lease == nil || op.Verb.Reads() || op.Verb.OfLease() || cannotCarry(op) || op.Return == history.Never || op.Return > x.Run.Meta.End {
 			continue
 		}
-		if _, current := Current(x, lease, op); !current {
+		if epoch, current := Current(x, lease, op); !current || !sealedBefore(lease, epoch, op) {
 			continue
 		}
 		process, _, _ := strings.Cut(op.Client, "/")
@@ -69,6 +70,17 @@ func Streaks(x *index.Index) []Streak {
 		all = append(all, streak)
 	}
 	return all
+}
+
+// sealedBefore tells whether the term of an operation needed no seal, or was seen sealed before it was sent: until then its
+// writes have to wait.
+func sealedBefore(lease *index.Lease, epoch int, op *history.Op) bool {
+	for span := lease.Find(epoch, op.Generation, op.Term); span != nil && span.Holds(op.Generation, op.Term); span = span.Next {
+		if span.Observed <= op.Invoke && (span.Seal != string(v1alpha1.SealRequired) || span.SealedGeneration == span.Generation) {
+			return true
+		}
+	}
+	return false
 }
 
 // around returns the last fault that had ended before an operation was sent, and whether another one overlaps it.
