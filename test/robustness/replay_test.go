@@ -24,7 +24,7 @@ func TestReplay(t *testing.T) {
 }
 
 // judge fails the test if the history violates anything.
-func judge(t *testing.T, dir string, least validate.Minimum) {
+func judge(t *testing.T, dir string, least validate.Minimum) *report.Judgement {
 	t.Helper()
 	j, err := report.Judge(dir, least)
 	if err != nil {
@@ -34,4 +34,5 @@ func judge(t *testing.T, dir string, least validate.Minimum) {
 	for _, violation := range j.Shown() {
 		t.Error(violation)
 	}
+	return j
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/robustness/faults"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
+	"github.com/fencedlease/fencedlease/test/robustness/report"
 	"github.com/fencedlease/fencedlease/test/robustness/scenarios"
 	"github.com/fencedlease/fencedlease/test/robustness/traffic"
 	"github.com/fencedlease/fencedlease/test/robustness/validate"
@@ -101,15 +102,19 @@ func TestLong(t *testing.T) {
 	}
 	seed := newSeed(t)
 	begun := history.Now()
+	var total report.Total
 	for i := uint64(0); time.Duration(history.Now()-begun) < duration && !t.Failed(); i++ {
 		options := scenarios.Options{Name: "long-single", APIServers: 1, EtcdMembers: 1, Leases: leases, Faults: (*scenarios.World).All}
 		if i%2 == 1 {
 			options.Name, options.APIServers, options.EtcdMembers = "long-three", 2, 3
 		}
 		t.Run(strconv.FormatUint(seed+i, 10), func(t *testing.T) {
-			run(t, seed+i, options, validate.Minimum{Operations: 4000, Commits: 1500, Handovers: 20, Late: 200, PerVerb: 10, PerCarrier: 10, Faults: networks()})
+			j := run(t, seed+i, options, validate.Minimum{Operations: 4000, Commits: 1500, Handovers: 20, Late: 200, PerVerb: 10, PerCarrier: 10, Faults: networks()})
+			total.Add(j)
+			t.Logf("so far, %s", total.String())
 		})
 	}
+	t.Log(total.String())
 }
 
 // networks are the kinds of faults of the network.
@@ -134,7 +139,7 @@ func newSeed(t *testing.T) uint64 {
 }
 
 // run runs a scenario and judges its history. The history of one that fails is kept.
-func run(t *testing.T, seed uint64, options scenarios.Options, least validate.Minimum) {
+func run(t *testing.T, seed uint64, options scenarios.Options, least validate.Minimum) *report.Judgement {
 	t.Helper()
 	t.Logf("%s=%d", seedVariable, seed)
 	options.Seed = seed
@@ -159,10 +164,11 @@ func run(t *testing.T, seed uint64, options scenarios.Options, least validate.Mi
 	if err := scenarios.Run(t.Context(), options); err != nil {
 		t.Fatalf("%v\nthe history so far is in %s", err, options.Dir)
 	}
-	judge(t, options.Dir, least)
+	j := judge(t, options.Dir, least)
 	if !t.Failed() && keep == "" {
 		if err := os.RemoveAll(options.Dir); err != nil {
 			t.Error(err)
 		}
 	}
+	return j
 }

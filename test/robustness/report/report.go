@@ -40,6 +40,33 @@ type Judgement struct {
 	Dir        string
 	Violations []string
 	Summary    string
+	Stats      validate.Stats
+}
+
+// Total sums up several runs.
+type Total struct {
+	Runs, Violations, Operations, Commits, Handovers, Late, InFlight, LateCreates, Faults int
+}
+
+// Add adds a run.
+func (t *Total) Add(j *Judgement) {
+	t.Runs++
+	t.Violations += len(j.Violations)
+	t.Operations += j.Stats.Operations
+	t.Commits += j.Stats.Commits
+	t.Handovers += j.Stats.Handovers
+	t.Late += j.Stats.Late
+	t.InFlight += j.Stats.InFlight
+	t.LateCreates += j.Stats.LateCreates
+	for _, n := range j.Stats.Faults {
+		t.Faults += n
+	}
+}
+
+// String says what the runs came to.
+func (t *Total) String() string {
+	return fmt.Sprintf("%d runs: %d operations, %d commits, %d handovers, %d writes sent after their term had ended, %d in flight at its end and committed, %d late creates, %d faults: %d violations",
+		t.Runs, t.Operations, t.Commits, t.Handovers, t.Late, t.InFlight, t.LateCreates, t.Faults, t.Violations)
 }
 
 // Judge checks a history folder. It writes the summary, the violations, and porcupine's page of each object that failed
@@ -50,7 +77,7 @@ func Judge(dir string, least validate.Minimum) (*Judgement, error) {
 		return nil, err
 	}
 	x := index.New(run)
-	j := &Judgement{Dir: dir}
+	j := &Judgement{Dir: dir, Stats: validate.Count(x)}
 	begun := time.Now()
 	for _, check := range slices.Concat([]validate.Check{validate.Preconditions(least)}, validate.Checks(), []validate.Check{validate.Available(Attempts)}) {
 		for _, violation := range check.Run(x) {
@@ -75,7 +102,7 @@ func Judge(dir string, least validate.Minimum) (*Judgement, error) {
 			result.Outcome, result.Lease.Namespace, result.Object, filepath.Base(page), result.Explain()))
 	}
 	var text strings.Builder
-	Summarize(&text, x)
+	Summarize(&text, x, j.Stats)
 	_, _ = fmt.Fprintf(&text, "checks: validators %s; porcupine %d operations of %d objects in %s, the longest %s\n",
 		validated.Round(time.Millisecond), operations, len(results), checker.Round(time.Millisecond), longest.Round(time.Millisecond))
 	_, _ = fmt.Fprintf(&text, "violations: %d\n", len(j.Violations))
@@ -105,8 +132,7 @@ func (j *Judgement) Shown() []string {
 }
 
 // Summarize prints the figures of a history.
-func Summarize(out io.Writer, x *index.Index) {
-	s := validate.Count(x)
+func Summarize(out io.Writer, x *index.Index, s validate.Stats) {
 	print := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	meta := x.Run.Meta
 	print("scenario %s, seed %d, %s of traffic, %d epochs of the store", meta.Scenario, meta.Seed,
