@@ -40,12 +40,14 @@ const (
 type cluster struct {
 	env    *env.Environment
 	client client.Client
+	// watcher is the same client, which can watch as well.
+	watcher client.WithWatch
 	// writer sends writes as the administrator; carrier sends the current token with each request.
 	writer, carrier *http.Client
 	host            string
-	// token is that of the term, without an operation.
-	token    string
-	children []*child
+	// token is that of the lazy term, without an operation, and sealedToken that of the sealed one.
+	token, sealedToken string
+	children           []*child
 	// managerMetrics, noopMetrics and managerProfile are addresses.
 	managerMetrics, noopMetrics, managerProfile string
 	// written counts all writes, so that each has an operation of its own.
@@ -69,6 +71,9 @@ func (c *cluster) start(ctx context.Context, manager string) error {
 	if c.client, err = env.Client(c.env.Config()); err != nil {
 		return err
 	}
+	if c.watcher, err = client.NewWithWatch(c.env.Config(), client.Options{Scheme: c.client.Scheme()}); err != nil {
+		return fmt.Errorf("make watching client: %w", err)
+	}
 	if c.writer, err = rest.HTTPClientFor(c.env.Config()); err != nil {
 		return fmt.Errorf("make HTTP client: %w", err)
 	}
@@ -78,6 +83,7 @@ func (c *cluster) start(ctx context.Context, manager string) error {
 		func(ctx context.Context) error { return product.Install(ctx, c.env) },
 		func(ctx context.Context) error { return c.startManager(ctx, manager) },
 		c.acquire,
+		c.acquireSealed,
 		c.copyPolicy,
 		c.startNoop,
 	} {
@@ -181,6 +187,27 @@ func (c *cluster) acquire(ctx context.Context) error {
 		return fmt.Errorf("make HTTP client: %w", err)
 	}
 	return nil
+}
+
+// acquireSealed creates the lease of the sealed term, takes it, and waits for the seal.
+func (c *cluster) acquireSealed(ctx context.Context) error {
+	lease := env.NewLease(sealed.namespace(), leaseName, func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal })
+	if err := product.CreateLease(ctx, c.client, lease); err != nil {
+		return err
+	}
+	if _, err := c.handOver(ctx, lease, "bench"); err != nil {
+		return err
+	}
+	c.sealedToken = env.Token(lease, "")
+	return nil
+}
+
+// tokenOf returns the token under which a kind's objects are written.
+func (c *cluster) tokenOf(k kind) string {
+	if k == sealed {
+		return c.sealedToken
+	}
+	return c.token
 }
 
 // copyPolicy makes the product's own mark policy hold in another namespace, where nothing calls the manager.

@@ -12,10 +12,11 @@ const (
 	noop    kind = "no-op webhook"
 	fenced  kind = "FencedLease, token in an annotation"
 	request kind = "FencedLease, token with the request"
+	sealed  kind = "FencedLease, sealed term"
 )
 
 // kinds returns all of them, in the order of the table.
-func kinds() []kind { return []kind{plain, policy, noop, fenced, request} }
+func kinds() []kind { return []kind{plain, policy, noop, fenced, request, sealed} }
 
 // writerCounts returns how many writers write at the same time.
 func writerCounts() []int { return []int{1, 16, 64} }
@@ -24,7 +25,7 @@ func writerCounts() []int { return []int{1, 16, 64} }
 const maxWriters = 64
 
 // isFenced reports whether the manager reviews the writes.
-func (k kind) isFenced() bool { return k == fenced || k == request }
+func (k kind) isFenced() bool { return k == fenced || k == request || k == sealed }
 
 // namespace returns where the objects are whose writes are admitted that way.
 func (k kind) namespace() string {
@@ -35,6 +36,8 @@ func (k kind) namespace() string {
 		return "bench-noop"
 	case fenced, request:
 		return "bench-fenced"
+	case sealed:
+		return "bench-sealed"
 	case plain:
 	}
 	return "bench-plain"

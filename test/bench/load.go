@@ -52,7 +52,7 @@ func (c *cluster) cell(ctx context.Context, k kind, writers int, warmUp, duratio
 			name := k.prefix() + strconv.Itoa(i)
 			sent := time.Now()
 			for first := true; sent.Before(until) || len(latencies[i]) == 0; first = false {
-				if err := c.write(ctx, k, name, c.token); err != nil {
+				if err := c.write(ctx, k, name, c.tokenOf(k)); err != nil {
 					cancel(err)
 					return
 				}
@@ -100,7 +100,12 @@ func (c *cluster) write(ctx context.Context, k kind, name, token string) error {
 	if k == request {
 		patch, sender = `{"spec":{"value":"`+operation+`"}}`, c.carrier
 	}
-	url := c.host + "/apis/" + env.GuardedGroup + "/" + env.ReportVersion + "/namespaces/" + k.namespace() + "/reports/" + name
+	return c.patch(ctx, sender, k.namespace(), name, patch)
+}
+
+// patch sends a merge patch of a report.
+func (c *cluster) patch(ctx context.Context, sender *http.Client, namespace, name, patch string) error {
+	url := c.host + "/apis/" + env.GuardedGroup + "/" + env.ReportVersion + "/namespaces/" + namespace + "/reports/" + name
 	r, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, strings.NewReader(patch))
 	if err != nil {
 		return err
@@ -134,15 +139,15 @@ func (e *refusedError) Error() string {
 // check proves that each kind of admission is in force: a token of generation 1 is refused by the policy and by the
 // manager, and by nobody else.
 func (c *cluster) check(ctx context.Context) error {
-	for _, k := range []kind{plain, policy, noop, fenced} {
+	for _, k := range []kind{plain, policy, noop, fenced, sealed} {
 		name := k.prefix() + "0"
 		err := c.await(ctx, string(k)+" to be in force", func(ctx context.Context) error {
-			if err := c.write(ctx, k, name, c.token); err != nil {
+			if err := c.write(ctx, k, name, c.tokenOf(k)); err != nil {
 				return err
 			}
 			var refused *refusedError
 			isRefused := errors.As(c.write(ctx, k, name, "1.aaaaaaaa"), &refused) && refused.code != http.StatusInternalServerError
-			if wanted := k == policy || k == fenced; isRefused != wanted {
+			if wanted := k == policy || k.isFenced(); isRefused != wanted {
 				return fmt.Errorf("a stale write is refused: %t, wanted %t", isRefused, wanted)
 			}
 			if counted, err := c.counts(ctx, k); err != nil || k == noop && counted.reviews == 0 {

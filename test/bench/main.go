@@ -42,6 +42,9 @@ func run(args []string, out, progress io.Writer) error {
 	if len(args) > 0 && args[0] == noopCommand {
 		return runNoop(ctx, args[1:])
 	}
+	if len(args) > 0 && args[0] == sealCommand {
+		return runSeal(ctx, args[1:], out, progress)
+	}
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.manager, "manager", "", "Path of the manager's binary.")

@@ -83,7 +83,7 @@ func writeTables(out io.Writer, rounds []round) error {
 	text.WriteString("\nWhat the webhooks did, over all rounds:\n\n" +
 		"| writers | webhook | writes | reviews per write | reviews per read of the lease | processor time of the webhook per write |\n|---|---|---|---|---|---|\n")
 	for _, writers := range writerCounts() {
-		for _, k := range []kind{noop, fenced, request} {
+		for _, k := range []kind{noop, fenced, request, sealed} {
 			var total cellResult
 			for _, r := range rounds {
 				result := r[place{writers, k}]
