@@ -286,6 +286,13 @@ func (s *suite) publish() {
 		}
 		s.markedBy(publication)
 		s.released()
+		staged := &unstructured.UnstructuredList{}
+		staged.SetAPIVersion("example.com/v1")
+		staged.SetKind("PageList")
+		s.must(s.admin.List(s.Context(), staged, client.InNamespace(namespace)))
+		if len(staged.Items) != 1 {
+			s.Errorf("%d pages are left, want the one that is shown", len(staged.Items))
+		}
 	}
 }
 

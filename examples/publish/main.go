@@ -4,9 +4,10 @@
 // Command publish is a job whose late results must not appear at all.
 //
 // A create has no stored object that it could be checked against at the commit, so that one which was past its check when the
-// lease changed hands may still land (see docs/guarantees.md). This job therefore creates its content inert: a Page that
-// nobody reads, under a name that no other term uses. It then publishes it by an update of the Publication, which names the
-// page to be read. That update is fenced: of a leader whose time is over it is refused, and what it created stays unread.
+// lease changed hands may still land (see docs/guarantees.md). This job therefore stages its content: a Page that nobody
+// reads, under a name that no other job uses. It then publishes it by an update of the Publication, which names the page to be
+// read. That update is fenced: of a leader whose time is over it is refused, and what it has staged stays unread until its
+// successor deletes it.
 package main
 
 import (
@@ -15,26 +16,22 @@ import (
 	"fmt"
 	"log"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/pkg/leader"
-)
-
-var (
-	pages        = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pages"}
-	publications = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "publications"}
+	"github.com/fencedlease/fencedlease/pkg/leader/publish"
 )
 
 func main() {
 	name := flag.String("publication", "front-page", "the publication to switch")
 	text := flag.String("text", "all is well", "what to publish")
 	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
 	if err := run(ctrl.SetupSignalHandler(), ctrl.GetConfigOrDie(), *name, *text); err != nil {
 		log.Fatal(err)
 	}
@@ -47,43 +44,74 @@ func run(ctx context.Context, config *rest.Config, name, text string) error {
 		return err
 	}
 	return elector.Run(ctx, func(ctx context.Context, term *leader.Term) error {
-		client, err := dynamic.NewForConfig(term.Wrap(config))
+		c, err := client.New(term.Wrap(config), client.Options{})
 		if err != nil {
 			return err
 		}
-		info := term.Info()
-		page := fmt.Sprintf("%s-%d-%s", name, info.Generation, info.ID)
-		if err := stage(ctx, client, page, text); err != nil {
-			return fmt.Errorf("stage: %w", err)
+		publisher, err := publish.New(publish.Options{
+			Client: c, Possession: term,
+			Reference: object("Publication", name), Refers: refers,
+			Kinds: []schema.GroupVersionKind{object("Page", "").GroupVersionKind()},
+		})
+		if err != nil {
+			return err
 		}
-		if err := publish(ctx, client, name, page); err != nil {
-			return fmt.Errorf("publish: %w", err)
-		}
-		log.Printf("%s shows %s", name, page)
-		return nil
+		return publishPage(ctx, publisher, name, text)
 	})
 }
 
-// stage creates the content. Nobody reads it yet.
-func stage(ctx context.Context, client dynamic.Interface, page, text string) error {
-	_, err := client.Resource(pages).Namespace("reports").Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Page",
-		"metadata": map[string]any{"name": page},
-		"spec":     map[string]any{"text": text},
-	}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		// An earlier attempt of this very term, whose answer was lost: the name holds the term.
-		return nil
+func publishPage(ctx context.Context, publisher *publish.Publisher, name, text string) error {
+	if err := publisher.Ensure(ctx, object("Publication", name)); err != nil {
+		return err
 	}
+	// From here on no switch of an older term is committed, and what older terms have left is gone.
+	if _, err := publisher.Collect(ctx); err != nil {
+		return err
+	}
+	staging := publisher.Begin()
+	page := object("Page", staging.Name(name))
+	if err := unstructured.SetNestedField(page.Object, text, "spec", "text"); err != nil {
+		return err
+	}
+	// Nobody reads it yet.
+	if err := staging.Create(ctx, page); err != nil {
+		return err
+	}
+	err := staging.Publish(ctx, func(reference client.Object) error {
+		return setPage(reference, page.GetName())
+	})
+	if err != nil {
+		return err
+	}
+	log.Printf("%s shows %s", name, page.GetName())
+	// What was published before is referred to no more.
+	_, err = publisher.Collect(ctx)
 	return err
 }
 
-// publish makes the publication refer to the content.
-func publish(ctx context.Context, client dynamic.Interface, name, page string) error {
-	_, err := client.Resource(publications).Namespace("reports").Apply(ctx, name, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Publication",
-		"metadata": map[string]any{"name": name},
-		"spec":     map[string]any{"pageRef": map[string]any{"name": page}},
-	}}, metav1.ApplyOptions{FieldManager: "publisher", Force: true})
-	return err
+// refers tells whether a publication names a page.
+func refers(reference, staged client.Object) bool {
+	publication, ok := reference.(*unstructured.Unstructured)
+	if !ok {
+		return false
+	}
+	page, _, _ := unstructured.NestedString(publication.Object, "spec", "pageRef", "name")
+	return page == staged.GetName()
+}
+
+func setPage(reference client.Object, page string) error {
+	publication, ok := reference.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("the publication is a %T", reference)
+	}
+	return unstructured.SetNestedField(publication.Object, page, "spec", "pageRef", "name")
+}
+
+func object(kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("example.com/v1")
+	o.SetKind(kind)
+	o.SetNamespace("reports")
+	o.SetName(name)
+	return o
 }
