@@ -28,13 +28,28 @@ func celStamp(user string) string {
 	if user == "" {
 		return "false"
 	}
-	annotations, stored := celAnnotations, celStored
+	return celNamesMark(user) + " && " + celChangesMarkOnly()
+}
+
+// celNamesMark is true for an update by the manager's own user whose field manager names a mark. It costs next to nothing
+// for all others.
+func celNamesMark(user string) string {
+	if user == "" {
+		return "false"
+	}
 	return strings.Join([]string{
 		"request.userInfo.username == " + celString(user),
 		"request.operation == 'UPDATE'",
 		"has(request.options) && request.options != null && has(" + celFieldManager + ")",
 		celFieldManager + ".matches('^" + strings.ReplaceAll(v1alpha1.TokenPrefix, ".", "[.]") + "[-.a-z0-9]{1,63}" + seal.Separator +
 			strings.TrimPrefix(celToken, "^") + "')",
+	}, " && ")
+}
+
+// celChangesMarkOnly is true if the object is the stored one, but for the mark that the field manager names.
+func celChangesMarkOnly() string {
+	annotations, stored := celAnnotations, celStored
+	return strings.Join([]string{
 		"object.all(k, k == 'metadata' || (k in oldObject && object[k] == oldObject[k]))",
 		"oldObject.all(k, k in object)",
 		"object.metadata.all(k, k in ['annotations', 'managedFields', 'resourceVersion'] || (k in oldObject.metadata && object.metadata[k] == oldObject.metadata[k]))",

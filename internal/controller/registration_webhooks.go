@@ -47,7 +47,7 @@ func statusConfiguration(in Input, resolved resolution, meta metav1.ObjectMeta, 
 	configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta}
 	webhooks := webhooksOf(in, fencing.PathStatus, probe.Name(probe.Status, hash), placedFor(resolved.placed, true), nil, admissionv1.Update)
 	judging := len(webhooks)
-	conditions := slices.Concat(stampConditions(in.SystemWriters), stampExempt(in.Sealer))
+	conditions := stampConditions(in.SystemWriters, in.Sealer)
 	for _, w := range entryWebhooks(in, fencing.PathStamp, placedMain(resolved.placed), conditions, admissionv1.Create, admissionv1.Update) {
 		w.Name = stampEntry + w.Name
 		webhooks = append(webhooks, w)
@@ -147,8 +147,8 @@ func systemConditions(users []string) []admissionv1.MatchCondition {
 
 // stampConditions keep away every write that cannot have to be marked for its credential: one that is not made with a
 // bearer token, such as those of users with certificates, one whose request carries a fencing token, one that sets one
-// itself, and those of system writers, which are no leaders.
-func stampConditions(systemWriters []string) []admissionv1.MatchCondition {
+// itself, and those of system writers and of the manager, which are no leaders.
+func stampConditions(systemWriters []string, manager string) []admissionv1.MatchCondition {
 	credential := "'" + v1alpha1.CredentialKey + "'"
 	conditions := []admissionv1.MatchCondition{
 		{
@@ -164,8 +164,12 @@ func stampConditions(systemWriters []string) []admissionv1.MatchCondition {
 				celStored + "[k] == " + celAnnotations + "[k])))",
 		},
 	}
-	if len(systemWriters) > 0 {
-		sorted := slices.Compact(slices.Sorted(slices.Values(systemWriters)))
+	users := slices.Clone(systemWriters)
+	if manager != "" {
+		users = append(users, manager)
+	}
+	if len(users) > 0 {
+		sorted := slices.Compact(slices.Sorted(slices.Values(users)))
 		conditions = append(conditions, admissionv1.MatchCondition{
 			Name: matchNoSystem, Expression: "!(request.userInfo.username in " + celList(sorted) + ")",
 		})

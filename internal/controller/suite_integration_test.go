@@ -164,7 +164,8 @@ func (s *suite) eventually(what string, check func() error) {
 // createLease creates a lease and waits until it has a floor.
 func (s *suite) createLease(lease *v1alpha1.FencedLease) *v1alpha1.FencedLease {
 	s.Helper()
-	s.must(s.client.Create(s.Context(), lease))
+	// Until the controllers have redirected the installed webhook configuration, the API server cannot call it.
+	s.eventually("create a lease", func() error { return s.client.Create(s.Context(), lease) })
 	s.eventually("floor of a new lease", func() error {
 		s.refresh(lease)
 		if lease.Status.GenerationFloor == nil {
