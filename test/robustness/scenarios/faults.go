@@ -100,7 +100,7 @@ func (w *World) Managers() []Choice {
 			return faults.Fault{
 				Kind: KindKill, Target: m.name, Hold: seconds(0.5, 2),
 				Begin: func(context.Context) error { return m.kill() },
-				End:   func(ctx context.Context) error { return m.start(ctx, w) },
+				End:   func(ctx context.Context) error { return m.revive(ctx, w) },
 			}, nil
 		},
 	}

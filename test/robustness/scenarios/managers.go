@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/env/product"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
 
 // replicas is how many managers there are.
@@ -35,6 +38,9 @@ type managerProcess struct {
 	probes   string
 	hub      *env.Proxy
 	apiProxy *env.Proxy
+
+	// restarting is held by whoever starts the process again: a fault that has killed it, or the supervisor.
+	restarting sync.Mutex
 }
 
 // startManagers builds the manager and starts its replicas behind the hub, which stands for the Service.
@@ -161,9 +167,65 @@ func (m *managerProcess) ready(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the manager at once. Its endpoint is taken away, as a Service does when the pod is gone.
+// kill ends the manager at once, and keeps the supervisor away until revive. Its endpoint is taken away, as a Service does
+// when the pod is gone.
 func (m *managerProcess) kill() error {
+	m.restarting.Lock()
 	err := m.Kill()
 	m.hub.Remove(m.port)
 	return err
+}
+
+// revive starts a manager that was killed.
+func (m *managerProcess) revive(ctx context.Context, w *World) error {
+	defer m.restarting.Unlock()
+	return m.start(ctx, w)
+}
+
+// supervise does what a kubelet does: it starts a manager again that has ended by itself, as it does when it has lost its
+// election. That is recorded, as it costs time.
+func (m *managerProcess) supervise(ctx context.Context, w *World) {
+	for sleep(ctx, pollInterval) == nil {
+		select {
+		case <-m.Ended():
+		default:
+			continue
+		}
+		m.restarting.Lock()
+		select {
+		case <-m.Ended():
+			entry := history.Fault{Kind: KindEnded, Target: m.name, Begin: history.Now(), Effect: "started again"}
+			m.hub.Remove(m.port)
+			if err := m.start(ctx, w); err != nil && ctx.Err() == nil {
+				w.options.Say("start %s again: %v", m.name, err)
+			}
+			entry.End = history.Now()
+			if err := w.inject.Log.Write(entry); err != nil {
+				w.options.Say("record that %s has ended: %v", m.name, err)
+			}
+			w.options.Say("%s had ended by itself, and is ready again after %s", m.name, time.Duration(entry.End-entry.Begin).Round(time.Millisecond))
+		default:
+		}
+		m.restarting.Unlock()
+	}
+}
+
+// Pause stops the manager in its tracks, as soon as it runs, and keeps the supervisor away until Continue.
+func (m *managerProcess) Pause() error {
+	var err error
+	for range 100 {
+		m.restarting.Lock()
+		if err = m.Program.Pause(); err == nil {
+			return nil
+		}
+		m.restarting.Unlock()
+		time.Sleep(pollInterval)
+	}
+	return err
+}
+
+// Continue lets the manager go on.
+func (m *managerProcess) Continue() error {
+	defer m.restarting.Unlock()
+	return m.Program.Continue()
 }

@@ -30,6 +30,7 @@ const (
 	KindKill         = "SIGKILL"
 	KindClock        = "clock step"
 	KindCertificates = "certificates deleted"
+	KindEnded        = "manager ended by itself"
 	KindRotation     = "certificates rotated"
 	KindLeaseDeleted = "lease deleted"
 	KindHandover     = "handover changed"

@@ -157,6 +157,9 @@ func (w *World) traffic(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { w.rotations(watching) })
+	for _, m := range w.managers {
+		watcher.Go(func() { m.supervise(watching, w) })
+	}
 	defer watcher.Wait()
 	defer stop()
 	if err := sleep(ctx, w.options.Quiet); err != nil {
