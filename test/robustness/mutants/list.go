@@ -17,7 +17,9 @@ type Mutant struct {
 	Name string
 	// Check is the name of the check that must notice it.
 	Check string
-	Edits []Edit
+	// Holder says that what is mutated is a program of holders, and not the manager.
+	Holder bool
+	Edits  []Edit
 }
 
 const (
@@ -136,7 +138,7 @@ func All() []*Mutant {
 			}},
 		},
 		{
-			Name: "a late release names no term", Check: LateRelease,
+			Name: "a late release names no term", Check: LateRelease, Holder: true,
 			Edits: []Edit{
 				{possessionFile, "Generation     int64              `json:\"generation\"`", "Generation     int64              `json:\"generation,omitempty\"`"},
 				{possessionFile, "Term           string             `json:\"term\"`", "Term           string             `json:\"term,omitempty\"`"},
@@ -212,7 +214,11 @@ func All() []*Mutant {
 		},
 		{
 			Name: "a stamp is known by its user alone", Check: StampLookalike,
-			Edits: []Edit{{stampFile, "\"object.all(k, k == 'metadata' || (k in oldObject && object[k] == oldObject[k]))\",", ""}},
+			// Either line would do for kinds with a status: a new spec is a new generation.
+			Edits: []Edit{
+				{stampFile, "\"object.all(k, k == 'metadata' || (k in oldObject && object[k] == oldObject[k]))\",", ""},
+				{stampFile, "\"object.metadata.all(k, k in ['annotations',", "\"object.metadata.all(k, k in ['generation', 'annotations',"},
+			},
 		},
 	}
 }

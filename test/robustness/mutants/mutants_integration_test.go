@@ -6,6 +6,7 @@
 package mutants_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -72,8 +73,8 @@ func TestMutants(t *testing.T) {
 				next = builds.begin(context.WithoutCancel(t.Context()), chosen[i+1])
 			}
 			began := time.Now()
-			b.actorPath = now.actor
-			if err := b.swap(t.Context(), now.manager); err != nil {
+			b.actorPath = cmp.Or(now.actor, itself.actor)
+			if err := b.swap(t.Context(), cmp.Or(now.manager, itself.manager)); err != nil {
 				t.Fatal(err)
 			}
 			wrong, err := all[m.Check](t, b)
@@ -120,7 +121,7 @@ type builder struct {
 	mu        sync.Mutex
 }
 
-// build is what a mutant's programs are, once done is closed.
+// build is the program that a mutant changes, or both of the product itself, once done is closed.
 type build struct {
 	manager, actor string
 	took           time.Duration
@@ -135,7 +136,10 @@ func (b *builder) begin(ctx context.Context, m *mutants.Mutant) *build {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		began := time.Now()
-		if out.manager, out.err = mutants.Build(ctx, b.root, b.dir, managerProgram, m); out.err == nil {
+		if m == nil || !m.Holder {
+			out.manager, out.err = mutants.Build(ctx, b.root, b.dir, managerProgram, m)
+		}
+		if out.err == nil && (m == nil || m.Holder) {
 			out.actor, out.err = mutants.Build(ctx, b.root, b.dir, actorProgram, m)
 		}
 		out.took = time.Since(began)
