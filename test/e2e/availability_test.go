@@ -51,6 +51,16 @@ func onePod(ctx context.Context, elected bool) *corev1.Pod {
 	return nil
 }
 
+// awaitRestart returns when a pod's container has been started again.
+func awaitRestart(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	before := pod.Status.ContainerStatuses[0].RestartCount
+	Eventually(ctx, func() (int32, error) {
+		err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return pod.Status.ContainerStatuses[0].RestartCount, err
+	}).Should(BeNumerically(">", before))
+}
+
 func availabilitySpecs() {
 	Context("while a leader writes without end", func() {
 		var g *guarded
@@ -80,11 +90,7 @@ func availabilitySpecs() {
 				id, err := containerOf(pod)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(cluster.kill(ctx, id)).To(Succeed())
-				// Its container is started again.
-				Eventually(ctx, func() (int32, error) {
-					err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-					return pod.Status.ContainerStatuses[0].RestartCount, err
-				}).Should(BeNumerically(">", 0))
+				awaitRestart(ctx, pod)
 			}},
 			{"a manager is deleted without grace", func(ctx context.Context, pod *corev1.Pod) {
 				Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
@@ -95,6 +101,8 @@ func availabilitySpecs() {
 				Expect(cluster.pause(ctx, id)).To(Succeed())
 				pace(ctx, 20*time.Second)
 				Expect(cluster.resume(ctx, id)).To(Succeed())
+				// It has lost the election of the managers meanwhile, ends, and is started again.
+				awaitRestart(ctx, pod)
 			}},
 		} {
 			It("recovers by itself when "+c.name, func(ctx SpecContext) {

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,13 +178,22 @@ func (l *load) end(what string) []failure {
 	l.stop()
 	span := ""
 	if n := len(l.failures); n > 0 {
-		span = fmt.Sprintf(" within %.1f s (%s)", (l.failures[n-1].at - l.failures[0].at).Seconds(), kinds(l.failures))
+		span = fmt.Sprintf(" within %.1f s (%s)", spanOf(l.failures).Seconds(), kinds(l.failures))
 	}
 	figure("%s: %d writes of the leader, %d failed%s; longest time without a write %.2f s; stale writes: %d admitted, %d refused, %d without a decision",
 		what, l.written, len(l.failures), span, l.longest.Seconds(), len(l.admitted), l.refused, l.undone)
 	Expect(l.admitted).To(BeEmpty(), "stale writes were admitted")
 	Expect(l.refused).NotTo(BeZero())
 	return l.failures
+}
+
+// spanOf is the time between the beginnings of the first and the last failed write.
+func spanOf(failures []failure) time.Duration {
+	if len(failures) == 0 {
+		return 0
+	}
+	byTime := func(a, b failure) int { return cmp.Compare(a.at, b.at) }
+	return slices.MaxFunc(failures, byTime).at - slices.MinFunc(failures, byTime).at
 }
 
 // kinds counts failures by what they have in common.
