@@ -58,13 +58,19 @@ const (
 	dirVariable = "ROBUSTNESS_DIR"
 )
 
-// leases are those of the scenarios, one for each handover.
-var leases = []scenarios.Lease{{Name: "lazy", Handover: v1alpha1.HandoverLazy}, {Name: "sealed", Handover: v1alpha1.HandoverSeal}}
+// leases returns those of a scenario, one for each handover. The first guards by labels if asked for.
+func leases(labelled bool) []scenarios.Lease {
+	lazy := scenarios.Lease{Name: "lazy", Handover: v1alpha1.HandoverLazy}
+	if labelled {
+		lazy.Labels = map[string]string{"example.com/guarded": "yes"}
+	}
+	return []scenarios.Lease{lazy, {Name: "sealed", Handover: v1alpha1.HandoverSeal}}
+}
 
 // TestSingle has one API server and one member of etcd.
 func TestSingle(t *testing.T) {
 	run(t, newSeed(t), scenarios.Options{
-		Name: "single", APIServers: 1, EtcdMembers: 1, Leases: leases,
+		Name: "single", APIServers: 1, EtcdMembers: 1, Leases: leases(false),
 		Faults: func(w *scenarios.World) []scenarios.Choice {
 			return slices.Concat(w.Leaders(), w.LeaderNetwork(), w.WebhookNetwork(), w.APIServers(),
 				[]scenarios.Choice{w.Certificates(), w.Restore(false)})
@@ -78,7 +84,7 @@ func TestSingle(t *testing.T) {
 // TestThree has three members of etcd and two API servers.
 func TestThree(t *testing.T) {
 	run(t, newSeed(t), scenarios.Options{
-		Name: "three", APIServers: 2, EtcdMembers: 3, Leases: leases,
+		Name: "three", APIServers: 2, EtcdMembers: 3, Leases: leases(true),
 		Faults: func(w *scenarios.World) []scenarios.Choice {
 			return slices.Concat(w.Leaders()[:2], w.Managers(), w.ManagerNetwork(), w.Etcd(), w.EtcdNetwork(), w.APIServers(),
 				[]scenarios.Choice{w.LeaseDeleted(), w.HandoverChanged(), w.Restore(true)})
@@ -104,9 +110,9 @@ func TestLong(t *testing.T) {
 	begun := history.Now()
 	var total report.Total
 	for i := uint64(0); time.Duration(history.Now()-begun) < duration && !t.Failed(); i++ {
-		options := scenarios.Options{Name: "long-single", APIServers: 1, EtcdMembers: 1, Leases: leases, Faults: (*scenarios.World).All}
+		options := scenarios.Options{Name: "long-single", APIServers: 1, EtcdMembers: 1, Leases: leases(false), Faults: (*scenarios.World).All}
 		if i%2 == 1 {
-			options.Name, options.APIServers, options.EtcdMembers = "long-three", 2, 3
+			options.Name, options.APIServers, options.EtcdMembers, options.Leases = "long-three", 2, 3, leases(true)
 		}
 		t.Run(strconv.FormatUint(seed+i, 10), func(t *testing.T) {
 			j := run(t, seed+i, options, validate.Minimum{Operations: 4000, Commits: 1500, Handovers: 20, Late: 200, PerVerb: 10, PerCarrier: 10, Faults: networks()})

@@ -34,13 +34,13 @@ type actorProcess struct {
 
 // prepareActors makes three candidates for each lease: two by pkg/leader, one by client-go's elector.
 func (w *World) prepareActors(ctx context.Context) error {
-	for _, lease := range w.meta.Leases {
+	for n, lease := range w.meta.Leases {
 		if err := w.grant(ctx, lease); err != nil {
 			return err
 		}
 		for i, kind := range []traffic.Kind{traffic.Elector, traffic.Elector, traffic.Lock} {
 			a := &actorProcess{world: w, config: traffic.Config{
-				Name: lease.Name + "-" + string('a'+rune(i)), Seed: w.options.Seed, Kind: kind, ServiceAccount: worker, Lease: lease,
+				Name: lease.Name + "-" + string('a'+rune(i)), Seed: w.options.Seed, Kind: kind, ServiceAccount: worker, Lease: lease, Labels: w.options.Leases[n].Labels,
 				LeaseDuration: time.Duration(w.options.LeaseSeconds) * time.Second, Dir: w.options.Dir,
 				Workers: w.options.Workers, Pace: w.options.Pace, Zombie: w.options.Zombie, Steal: w.options.Steal,
 			}}

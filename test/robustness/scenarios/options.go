@@ -49,6 +49,8 @@ type Options struct {
 type Lease struct {
 	Name     string
 	Handover v1alpha1.Handover
+	// Labels, if there are any, are those of guarded objects: the guard has an objectSelector then.
+	Labels map[string]string
 }
 
 // ManagerVariable names a binary of the manager to run instead of one that is built.

@@ -130,6 +130,9 @@ func (w *World) createLease(ctx context.Context, lease Lease) error {
 func (w *World) newLease(lease Lease) *v1alpha1.FencedLease {
 	return env.NewLease(lease.Name, lease.Name, func(l *v1alpha1.FencedLease) {
 		l.Spec.LeaseDurationSeconds, l.Spec.Handover = w.options.LeaseSeconds, lease.Handover
+		if len(lease.Labels) > 0 {
+			l.Spec.Guards[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: lease.Labels}
+		}
 	})
 }
 

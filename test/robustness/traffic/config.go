@@ -39,6 +39,8 @@ type Config struct {
 	Kubeconfig     string        `json:"kubeconfig"`
 	ServiceAccount string        `json:"serviceAccount"`
 	Lease          history.Lease `json:"lease"`
+	// Labels are those of the objects that the actor creates.
+	Labels map[string]string `json:"labels"`
 	// LeaseDuration is that of the lease.
 	LeaseDuration time.Duration `json:"leaseDuration"`
 	// Dir is the folder of the history.

@@ -151,7 +151,7 @@ func (w *writer) fill(c *call, stored map[string]any) {
 		c.method, c.contentType, c.path = http.MethodGet, "", w.path()
 		c.op.Object = ""
 	case history.Create:
-		metadata["name"] = c.op.Object
+		metadata["name"], metadata["labels"] = c.op.Object, w.actor.config.Labels
 		c.method, c.path, c.body = http.MethodPost, w.path(), report(metadata, "spec", spec)
 	case history.Update:
 		change(stored, "spec", "value", id)
@@ -166,7 +166,7 @@ func (w *writer) fill(c *call, stored map[string]any) {
 	case history.JSONPatch:
 		c.method, c.contentType, c.body = http.MethodPatch, patchType, w.jsonPatch(c.op, id)
 	case history.Apply:
-		metadata["name"] = c.op.Object
+		metadata["name"], metadata["labels"] = c.op.Object, w.actor.config.Labels
 		c.method, c.contentType, c.body = http.MethodPatch, applyType, report(metadata, "spec", spec)
 		c.query = url.Values{"fieldManager": {fieldManager}, "force": {"true"}}
 	case history.PatchStatus:
