@@ -10,6 +10,8 @@ SHELL := /usr/bin/env bash -o pipefail
 IMG ?= ghcr.io/fencedlease/fencedlease-manager:v0.1.0
 CONTAINER_TOOL ?= docker
 PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
+# How long robustness-long goes on.
+DURATION ?= 2h
 # What image-archive writes, and for which platforms, separated by spaces.
 IMAGE_ARCHIVE ?= bin/fencedlease-manager-image.tar
 ARCHIVE_PLATFORMS ?= linux/$(shell go env GOARCH)
@@ -144,6 +146,21 @@ deflake: ## Run the tests against a real API server COUNT times, and stop at the
 	  echo "deflake: run $$i of $(COUNT)"; \
 	  $(RUN_TESTS) integration; \
 	done
+
+.PHONY: formal
+formal: ## Check the Promela model with SPIN, and that it fails without each of its guards.
+	@hack/make/packages.sh spin=spin gcc=cc
+	go test -count=1 -v ./formal
+
+.PHONY: robustness
+robustness: ## Prove the promise under faults, as the tests of the API server do: traffic, pauses, stories and mutants.
+	@hack/make/packages.sh spin=spin gcc=cc
+	@$(MAKE) --no-print-directory test-integration PKGS="./test/robustness/... ./test/scenarios"
+
+.PHONY: robustness-long
+robustness-long: ## Run traffic under faults for DURATION, each run with another seed; the histories of failures are kept.
+	@assets=$$(hack/controlplane/build.sh); export KUBEBUILDER_ASSETS="$$assets"; \
+	ROBUSTNESS_DURATION=$(DURATION) go test -tags=integration -count=1 -timeout=0 -v -run=TestLong ./test/robustness
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME.
