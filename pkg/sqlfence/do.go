@@ -24,7 +24,8 @@ type Tx interface {
 type changeTx struct{ Tx }
 
 // Change makes the changes of an operation in a transaction, and returns what is recorded as its result: at most 64 KiB, or
-// nil. It should only write what was computed before: others wait for the transaction. It is called once at most by each Do.
+// nil. It should only write what was computed before: others wait for the transaction. It is called once at most by each Do, and
+// must not call the fence.
 type Change func(ctx context.Context, tx Tx) (result []byte, err error)
 
 // Do applies an operation once: the change, and the record of the operation, in one transaction that only the newest
@@ -43,6 +44,11 @@ func (f *Fence) Do(ctx context.Context, operation string, change Change) (Outcom
 	if err != nil {
 		return Outcome{}, err
 	}
+	giveBack, err := f.take(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer giveBack()
 	tx, err := f.begin(ctx)
 	if err != nil {
 		return Outcome{}, err

@@ -65,6 +65,9 @@ type Fence struct {
 	retain     int64
 	// pause is MaxPause as the database takes it.
 	pause string
+	// turn has room for the one call that is under way. The control row's lock lets one through at a time as well, but those
+	// who wait for that hold a connection each.
+	turn chan struct{}
 }
 
 // New returns a fence for a term. It is made where the work of the term begins, and not kept for another one: a fence whose
@@ -89,7 +92,10 @@ func New(db *sql.DB, possession Possession, options Options) (*Fence, error) {
 		options.MaxPause = 0 // no bound, to the database
 	}
 	pause := (options.MaxPause + time.Millisecond - 1).Milliseconds()
-	return &Fence{db: db, possession: possession, name: options.Name, retain: options.Retain, pause: strconv.FormatInt(pause, 10)}, nil
+	return &Fence{
+		db: db, possession: possession, name: options.Name, retain: options.Retain,
+		pause: strconv.FormatInt(pause, 10), turn: make(chan struct{}, 1),
+	}, nil
 }
 
 // Take makes the term's generation the newest that writes: from its return on no transaction of an older generation is
@@ -144,6 +150,16 @@ func (f *Fence) refusal(cause fenced.CauseType, presented, stored token.Token, r
 	return &RefusedError{Type: cause, Lease: f.possession.Lease(), Token: presented, Stored: stored, reason: reason}
 }
 
+// take waits for the fence's turn. It is given back by what it returns.
+func (f *Fence) take(ctx context.Context) (giveBack func(), err error) {
+	select {
+	case f.turn <- struct{}{}:
+		return func() { <-f.turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the other calls: %w", context.Cause(ctx))
+	}
+}
+
 // begin begins a transaction. Its isolation is named, so that no default of the database or the role changes it.
 func (f *Fence) begin(ctx context.Context) (*sql.Tx, error) {
 	tx, err := f.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -175,6 +191,11 @@ func (f *Fence) enter(ctx context.Context, tx *sql.Tx, t token.Token) (controlRo
 
 // enterAndCommit enters and changes nothing else.
 func (f *Fence) enterAndCommit(ctx context.Context, t token.Token) (Finding, error) {
+	giveBack, err := f.take(ctx)
+	if err != nil {
+		return Finding{}, err
+	}
+	defer giveBack()
 	tx, err := f.begin(ctx)
 	if err != nil {
 		return Finding{}, err
