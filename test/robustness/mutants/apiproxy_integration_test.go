@@ -220,7 +220,7 @@ func isLeases(r *http.Request) bool {
 type freezingBody struct {
 	io.ReadCloser
 	proxy *apiProxy
-	ctx   context.Context //nolint:containedctx // the request's
+	ctx   context.Context // the request's
 }
 
 func (f *freezingBody) Read(b []byte) (int, error) {

@@ -43,7 +43,6 @@ type bench struct {
 	product *pause.Product
 	runner  *pause.Runner
 
-	environ           []string
 	port, probes      int
 	managers          int
 	manager           *env.Program

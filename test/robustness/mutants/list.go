@@ -25,7 +25,7 @@ type Mutant struct {
 const (
 	decideFile     = "internal/fence/decide.go"
 	writeFile      = "internal/fence/write.go"
-	credentialFile = "internal/fence/credential.go" //nolint:gosec // a file name
+	credentialFile = "internal/fence/credential.go"
 	handlerFile    = "internal/webhook/fencing/handler.go"
 	readsFile      = "internal/leaseview/reads.go"
 	floorFile      = "internal/controller/floor.go"
@@ -97,12 +97,12 @@ func All() []*Mutant {
 		},
 		{
 			Name: "status writes are not asked about", Check: TableStatus,
-			Edits: []Edit{{webhooksFile, "placedFor(resolved.placed, true), nil, admissionv1.Update)", "nil, nil, admissionv1.Update)"}},
+			Edits: []Edit{{webhooksFile, "placedFor(resolved.placed, true), nil, admissionv1.Update)", "[]placed{}, nil, admissionv1.Update)"}},
 		},
 		{
 			Name: "status writes are judged in the validating phase", Check: CurrentStatus,
 			Edits: []Edit{
-				{webhooksFile, "placedFor(resolved.placed, true), nil, admissionv1.Update)", "nil, nil, admissionv1.Update)"},
+				{webhooksFile, "placedFor(resolved.placed, true), nil, admissionv1.Update)", "[]placed{}, nil, admissionv1.Update)"},
 				{webhooksFile, "probe.Name(probe.Guards, hash), placedFor(resolved.placed, false),", "probe.Name(probe.Guards, hash), resolved.placed,"},
 			},
 		},

@@ -181,8 +181,8 @@ func (s *ProductStory) Key() string { return v1alpha1.TokenKey(s.Lease.Name) }
 func (s *ProductStory) Token(holder Holder) string { return s.tokens[holder] }
 
 // Fresh implements Story.
-func (s *ProductStory) Fresh(holder Holder, delete bool) string {
-	if delete {
+func (s *ProductStory) Fresh(holder Holder, intent bool) string {
+	if intent {
 		return s.tokens[holder] + "/" + token.OperationDelete
 	}
 	return fmt.Sprintf("%s/%d", s.tokens[holder], s.product.operations.Add(1))

@@ -247,7 +247,7 @@ func (r *run) stop(ctx context.Context) error {
 		select {
 		case <-r.answered:
 			if r.err != nil {
-				return fmt.Errorf("A's write was refused while A led: %w", r.err)
+				return fmt.Errorf("the write was refused while A led: %w", r.err)
 			}
 		case <-ctx.Done():
 			return ctx.Err()

@@ -19,9 +19,9 @@ type System interface {
 type Story interface {
 	// Key is the annotation of the mark.
 	Key() string
-	// Fresh returns what a holder writes into the annotation, each time another value where that matters. Delete
+	// Fresh returns what a holder writes into the annotation, each time another value where that matters. An intent
 	// asks for the object's deletion, where there is such a thing.
-	Fresh(holder Holder, delete bool) string
+	Fresh(holder Holder, intent bool) string
 	// OwnerOf tells whose mark a value of the annotation is.
 	OwnerOf(value string) Holder
 	// Config returns the configuration of a holder's clients, by which writes carry its token. By Annotation they carry

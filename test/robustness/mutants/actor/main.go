@@ -18,11 +18,11 @@ import (
 
 // usage: actor release <namespace> <name> <generation> <term> <holder>, with KUBECONFIG set.
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // the process's
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
-		os.Exit(1) //nolint:gocritic // nothing is left to stop
+		os.Exit(1)
 	}
 }
 
