@@ -211,7 +211,8 @@ func TestAuditDeniesNothing(t *testing.T) {
 	})
 }
 
-// Where reads come from: a cached lease may refuse, and never admits.
+// Where reads come from: a cached lease may refuse, and never admits, but under a sealed term: see
+// TestAWriteUnderASealedTermNeedsNoRead.
 func TestACachedLease(t *testing.T) {
 	t.Parallel()
 	const markB, nowB = "34.bbbbbbbb/1", "34.bbbbbbbb/2"

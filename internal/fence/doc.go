@@ -16,4 +16,8 @@
 // answer an acceptance, and a refusal only where none can. A change of the lease's spec, or its deletion, that the cache
 // has not seen yet may be refused for that long, and so may a credential of an ended term that the lease lists no more; it
 // is never admitted for too long.
+//
+// One acceptance needs no read: that of an update under a term that hands over by Seal and has been sealed. The next term
+// begins by moving every mark, and is not ready before; the commit is conditioned on the mark that is still there. See
+// SealCovers.
 package fence

@@ -18,7 +18,8 @@ import (
 type Origin int
 
 const (
-	// Cached is a lease of any age. It can make a verdict stricter, never looser.
+	// Cached is a lease of any age. It can make a verdict stricter, and looser only together with the mark of a sealed term:
+	// see SealCovers.
 	Cached Origin = iota
 	// Linearizable is a lease read from the store by a read that began after the request arrived.
 	Linearizable

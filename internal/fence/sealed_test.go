@@ -287,3 +287,26 @@ func TestLeaseOfShowsTheSeal(t *testing.T) {
 		t.Errorf("a lease that was never held shows %+v", got)
 	}
 }
+
+// The store was restored under a replica whose copy is ahead of it, and numbers of the undone history are handed out again.
+// Terms tell the histories apart: neither the undone holder nor the copy that knows only it lets a write past the new marks.
+func TestARestoredStoreUnderACopyThatIsAhead(t *testing.T) {
+	t.Parallel()
+	// In the undone history Z held 35, sealed. The store went back to B's 34; then C took 35.
+	const termZ, termC = "zzzzzzzz", "cccccccc"
+	undone := sealedWith(func(l *fence.Lease) {
+		l.Generation, l.Term, l.Holder, l.SealedGeneration = 35, termZ, "report-z", 35
+	})
+	now := sealedWith(func(l *fence.Lease) { l.Generation, l.Term, l.Holder, l.SealedGeneration = 35, termC, "report-c", 35 })
+	const byZ, byB, byC = "35." + termZ + "/2", "34." + termB + "/2", "35." + termC + "/2"
+	checkRows(t, map[string]row{
+		"the undone holder writes what C has sealed: read":          {update(marked("35."+termC), marked(byZ)), covered(undone), needsRead},
+		"the undone holder writes what C has sealed: refused":       {update(marked("35."+termC), marked(byZ)), fresh(now), deny(fence.ForkedTerm)},
+		"the undone holder writes what the store has of B: read":    {update(marked("34."+termB), marked(byZ)), covered(undone), needsRead},
+		"B writes, before C's seal has come: the copy is ahead":     {update(marked("34."+termB), marked(byB)), covered(undone), deny(fence.StaleToken)},
+		"B writes what C has sealed":                                {update(marked("35."+termC), marked(byB)), covered(undone), deny(fence.StaleToken)},
+		"C writes what it has sealed, by the copy that is ahead":    {update(marked("35."+termC), marked(byC)), covered(undone), needsRead},
+		"C writes what it has sealed, by a read":                    {update(marked("35."+termC), marked(byC)), fresh(now), allow(fence.CurrentToken)},
+		"C writes what it has sealed, by a copy that has caught up": {update(marked("35."+termC), marked(byC)), covered(now), allow(fence.SealedTerm)},
+	})
+}

@@ -12,6 +12,10 @@
 // A third path decides nothing: in the mutating phase, a create or update that is made with a term credential, and without
 // a token of its own, gets the mark of that term, so that the mark moves in the same commit.
 //
+// An update under a term that hands over by Seal, and that has been sealed, is judged without a read of its lease: by the
+// watched copy, of any age, and by the mark of the stored object, which the commit is conditioned on and which the next
+// term's seal moves first.
+//
 // Each path ends with the resourceVersion up to which the registration that made the API server call has seen the
 // leases. A replica whose copy is older waits for it, so that it never judges by older guards than the caller's.
 package fencing
