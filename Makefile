@@ -101,7 +101,7 @@ lint-config: ## Check the linters' own configuration.
 	hack/make/lint-config.sh .golangci.yml .golangci-kal.yml
 
 .PHONY: verify
-verify: manifests generate api-docs plugin-docs metrics-docs build-installer lint-config lint lint-api ## Generate everything anew, lint, and fail on any difference to what is committed.
+verify: manifests generate api-docs plugin-docs metrics-docs chart lint-config lint lint-api ## Generate everything anew, lint, and fail on any difference to what is committed.
 	hack/make/verify-clean.sh
 
 ##@ Test
@@ -196,6 +196,10 @@ build-installer: ## Write dist/install.yaml, everything that an installation nee
 	@mkdir -p dist
 	KUBECTL=$(KUBECTL) IMG=$(IMG) hack/make/kustomize.sh config/default > dist/.install.yaml
 	@mv dist/.install.yaml dist/install.yaml
+
+.PHONY: chart
+chart: build-installer ## Write the Helm chart dist/chart from the same manifests.
+	KUBECTL=$(KUBECTL) hack/make/chart.sh dist/install.yaml dist/chart
 
 .PHONY: docker-build
 docker-build: ## Build the manager's image.

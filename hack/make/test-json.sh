@@ -27,7 +27,7 @@ for group in "$@"; do
       if [[ -z ${PKGS:-} ]]; then
         # shellcheck disable=SC2086
         go test -C hack/image -json -race -shuffle=on -timeout=10m ${TESTFLAGS:-} ./...
-        for module in monitoring/rulestest; do
+        for module in monitoring/rulestest hack/chart/helmtest; do
           # shellcheck disable=SC2086
           go test -C "$module" -json -shuffle=on -timeout=10m ${TESTFLAGS:-} ./...
         done

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 if ! git diff --exit-code; then
-  echo "verify: the files above differ after generating: run 'make manifests generate api-docs plugin-docs metrics-docs build-installer' and add the result" >&2
+  echo "verify: the files above differ after generating: run 'make manifests generate api-docs plugin-docs metrics-docs chart' and add the result" >&2
   exit 1
 fi
 untracked=$(git ls-files --others --exclude-standard)
