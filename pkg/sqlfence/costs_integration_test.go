@@ -23,7 +23,7 @@ func TestCosts(t *testing.T) {
 	const operations = 400
 	measure := func(callers int, operate func(ctx context.Context, operation string) error) time.Duration {
 		t.Helper()
-		begun := time.Now() //nolint:forbidigo // a measurement
+		begun := time.Now()
 		var all sync.WaitGroup
 		for caller := range callers {
 			all.Go(func() {
@@ -35,7 +35,7 @@ func TestCosts(t *testing.T) {
 			})
 		}
 		all.Wait()
-		return time.Since(begun) / operations //nolint:forbidigo // a measurement
+		return time.Since(begun) / operations
 	}
 	fenced := func(ctx context.Context, operation string) error {
 		_, err := fence.Do(ctx, operation, write(termA(), operation))

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/fencedlease/fencedlease/pkg/leader"
 	"github.com/fencedlease/fencedlease/pkg/sqlfence"
@@ -29,7 +30,7 @@ func settleInvoice(ctx context.Context, fence *sqlfence.Fence, invoice string, a
 	case err != nil:
 		return fmt.Errorf("nothing was applied: %w", err)
 	}
-	fmt.Printf("%s under generation %d: %s\n", outcome.Operation, outcome.Generation, outcome.Result)
+	fmt.Fprintf(os.Stdout, "%s under generation %d: %s\n", outcome.Operation, outcome.Generation, outcome.Result)
 	return nil
 }
 

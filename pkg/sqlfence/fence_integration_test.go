@@ -29,15 +29,14 @@ func TestOnlyTheNewestGenerationWrites(t *testing.T) {
 
 	t.Run("an older one is refused, says by whom it was fenced, and changes nothing", func(t *testing.T) {
 		_, err := d.fence(termA()).Do(t.Context(), "three", d.never)
-		refused := d.refused(err, fenced.StaleToken)
-		equal(t, "stored token", termB().Token(), refused.Stored)
+		equal(t, "stored token", termB().Token(), d.refused(err, fenced.StaleToken))
 		d.refused(d.fence(termA()).Take(t.Context()), fenced.StaleToken)
 		_, err = d.fence(termA()).Lookup(t.Context(), "one")
 		d.refused(err, fenced.StaleToken)
 	})
 	t.Run("the same one with another term is refused as forked", func(t *testing.T) {
 		_, err := d.fence(termFork()).Do(t.Context(), "three", d.never)
-		equal(t, "stored token", termB().Token(), d.refused(err, fenced.ForkedTerm).Stored)
+		equal(t, "stored token", termB().Token(), d.refused(err, fenced.ForkedTerm))
 	})
 	t.Run("one that no real history has is refused, and shuts nobody out", func(t *testing.T) {
 		forged := &term{generation: token.MaxPlausibleGeneration + 1, id: "cccccccc"}

@@ -181,8 +181,8 @@ func (d *destination) showsHistory(want ...entry) {
 	equal(d.T, "history", want, d.history())
 }
 
-// refused checks that the fence refused for a cause.
-func (d *destination) refused(err error, want fenced.CauseType) *sqlfence.RefusedError {
+// refused checks that the fence refused for a cause, and returns the token that it says is stored.
+func (d *destination) refused(err error, want fenced.CauseType) token.Token {
 	d.Helper()
 	var refused *sqlfence.RefusedError
 	if !errors.As(err, &refused) || refused.Type != want || errors.Is(err, sqlfence.ErrUnknown) {
@@ -192,7 +192,7 @@ func (d *destination) refused(err error, want fenced.CauseType) *sqlfence.Refuse
 	if !leader.IsFenced(err) || !ok || refusal.Type != want || refusal.Lease != termA().Lease() {
 		d.Errorf("pkg/leader reads the refusal as %+v, %t", refusal, ok)
 	}
-	return refused
+	return refused.Stored
 }
 
 func equal[T any](t *testing.T, what string, want, got T) {

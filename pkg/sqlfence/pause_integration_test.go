@@ -50,7 +50,7 @@ func (d *destination) await(what string, done <-chan result) result {
 	select {
 	case r := <-done:
 		return r
-	case <-time.After(patience): //nolint:forbidigo // a bound that is never reached
+	case <-time.After(patience):
 		d.Fatalf("%s does not return", what)
 		return result{}
 	}

@@ -24,7 +24,7 @@ func TestTheDatabaseIsRestored(t *testing.T) {
 	d.eventually("the pool has noticed", func() bool { return d.db.PingContext(t.Context()) == nil })
 	d.showsHistory(entry{"one", 33})
 
-	t.Run("not promised: until the present term has written or taken, an older one may", func(t *testing.T) {
+	t.Run("not promised: until the present term has written or taken, an older one may", func(*testing.T) {
 		d.do(termA(), "late")
 	})
 	t.Run("from then on it is fenced again", func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestTheLeaseIsRestored(t *testing.T) {
 	t.Run("its terms are refused, and told what to do", func(t *testing.T) {
 		restored := &term{generation: 30, id: "rrrrrrrr"}
 		_, err := d.fence(restored).Do(t.Context(), "two", d.never)
-		if refused := d.refused(err, fenced.StaleToken); refused.Stored.Generation != 34 {
-			t.Errorf("the refusal does not say how far to raise the lease: %v", refused)
+		if stored := d.refused(err, fenced.StaleToken); stored.Generation != 34 {
+			t.Errorf("the refusal does not say how far to raise the lease: %v", stored)
 		}
 	})
 	t.Run("a term that reuses a generation is refused as another one", func(t *testing.T) {

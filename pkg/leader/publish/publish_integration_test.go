@@ -402,15 +402,15 @@ func TestCosts(t *testing.T) {
 	p := s.publisher(s.take("leader"), counting.wrap)
 	s.must(s.work(t.Context(), p))
 	const rounds = 10
-	before, begun := counting.count, time.Now() //nolint:forbidigo // a measurement
+	before, begun := counting.count, time.Now()
 	for range rounds {
 		_, err := s.publish(t.Context(), p)
 		s.must(err)
 	}
-	published, after := counting.count, time.Now() //nolint:forbidigo // a measurement
+	published, after := counting.count, time.Now()
 	_, err := p.Collect(t.Context())
 	s.must(err)
 	t.Logf("a publication of 3 objects: %d writes, %s; a collection of %d objects: %d writes, %s", (published-before)/rounds,
-		after.Sub(begun)/rounds, 3*rounds, counting.count-published, time.Since(after)) //nolint:forbidigo // a measurement
+		after.Sub(begun)/rounds, 3*rounds, counting.count-published, time.Since(after))
 	s.only()
 }
