@@ -242,7 +242,7 @@ func tellsLateCreates(s *suite, metrics *seal.Metrics) {
 	late := s.report(namespace, "late", map[string]string{key: "3.aaaaaaaa/9"})
 	s.eventually("deletion of the late create", func() error {
 		if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(late), late); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("get: %w", err)
+			return fmt.Errorf("getting it answers %v", err)
 		}
 		return nil
 	})
