@@ -44,7 +44,8 @@ var holding = []variant{
 	{says: "Lazy: three terms, two writes in flight", defines: lazy},
 	{says: "Lazy: tokens without terms", defines: lazyTermless},
 	{says: "Seal: two terms, two writes and a stamp in flight", defines: sealPaused},
-	{says: "Seal and back to Lazy: three terms, one write in flight, two replicas", defines: sealThenLazy + " REPLICAS=2"},
+	{says: "Seal and back to Lazy: three terms, one write in flight", defines: sealThenLazy},
+	{says: "Seal: two terms, one write in flight, two replicas", defines: seal + " REPLICAS=2"},
 	{says: "Seal: late creates are deleted", defines: lateDeletes},
 	{says: "the lease is deleted and created anew", defines: recreate},
 	{says: "a sealed lease is deleted and created anew, with either handover", defines: recreateSeal},
@@ -55,6 +56,7 @@ var holding = []variant{
 	{says: "the lease alone goes back", defines: leaseBack, unreached: noStatus},
 
 	{says: "Lazy: four terms", defines: "TERMS=4", long: true},
+	{says: "Seal and back to Lazy: three terms, one write in flight, two replicas", defines: sealThenLazy + " REPLICAS=2", long: true},
 	{says: "Seal: three terms, two writes and a stamp in flight", defines: "TERMS=3 SEALS", long: true},
 	{says: "Seal: two terms, two writes in flight, two replicas", defines: "TERMS=2 SEALS REPLICAS=2", long: true},
 	{says: "a sealed lease is deleted and created anew: three terms", defines: "TERMS=3 RECREATES=1 SEALS WRITES=1", long: true},
