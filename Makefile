@@ -170,6 +170,10 @@ fuzz: ## Run every fuzz target for FUZZTIME.
 bench: ## Compare guarded writes with unguarded ones, and measure the decision alone.
 	hack/make/bench.sh
 
+.PHONY: bench-seal
+bench-seal: ## Compare handovers by seal with as many plain patches, and measure writes under a sealed term.
+	hack/make/bench-seal.sh
+
 .PHONY: demo
 demo: build build-installer ## Show a paused leader's late write being refused by a real API server.
 	$(GO_BUILD) -o bin/demo ./hack/demo
