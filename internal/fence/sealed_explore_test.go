@@ -285,7 +285,7 @@ func (e *sealExploration) commit(at sealWorld, i number) sealStep {
 		step.violation = fmt.Sprintf("generation %d replaces %d", me.token, at.object.mark.generation)
 	case me.token < at.lease().sealed && !excepted:
 		step.violation = fmt.Sprintf("a write under %d commits after %d was sealed", me.token, at.lease().sealed)
-	case me.token < me.firm && !(at.object.late && !e.rules.lateAreStrict):
+	case me.token < me.firm && (!at.object.late || e.rules.lateAreStrict):
 		step.violation = fmt.Sprintf("a write under %d arrived when the holder of %d was ready, and lands", me.token, me.firm)
 	case me.token < at.lease().sealed:
 		e.late++

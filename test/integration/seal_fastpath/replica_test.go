@@ -71,7 +71,7 @@ type held struct {
 }
 
 func (h held) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	from, err := h.ListerWatcher.Watch(options)
+	from, err := h.ListerWatcher.Watch(options) //nolint:staticcheck // the source is asked as the view asks for it
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,9 @@ func (nobody) Overridden(*v1alpha1.FencedLease, string, string, string) {}
 type anywhere struct{}
 
 func (anywhere) Cached(context.Context, string) (labels.Set, bool) { return nil, false }
-func (anywhere) Live(context.Context, string) (labels.Set, error)  { return nil, errors.New("not asked for") }
+func (anywhere) Live(context.Context, string) (labels.Set, error) {
+	return nil, errors.New("not asked for")
+}
 
 func startReplica(t *testing.T, cluster *env.Environment) *replica {
 	t.Helper()

@@ -211,7 +211,9 @@ func (s *story) sealed(t *testing.T) {
 func (s *story) key() string { return v1alpha1.TokenKey(s.lease.Name) }
 
 // fresh gives a token an operation of its own.
-func (s *story) fresh(token string) string { return token + "/" + strconv.FormatInt(s.objects.Add(1), 10) }
+func (s *story) fresh(token string) string {
+	return token + "/" + strconv.FormatInt(s.objects.Add(1), 10)
+}
 
 func (s *story) get(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
