@@ -291,16 +291,13 @@ func (r *run) end(ctx context.Context) (Result, error) {
 		}
 		return err
 	}
-	if r.cell.Why() != LateCreate {
-		if err := look(ctx); err != nil && !errors.Is(err, errOtherContent) {
-			return Result{}, err
-		}
-		return result, nil
+	if r.cell.Why() == LateCreate {
+		// It is found a moment later. What is there in the end is looked at below.
+		patient, cancel := context.WithTimeout(ctx, lateCreatePatience)
+		defer cancel()
+		_ = untilDone(patient, look)
 	}
-	// It is found a moment later.
-	ctx, cancel := context.WithTimeout(ctx, lateCreatePatience)
-	defer cancel()
-	if err := untilDone(ctx, look); err != nil && !errors.Is(err, errOtherContent) {
+	if err := look(ctx); err != nil && !errors.Is(err, errOtherContent) {
 		return Result{}, err
 	}
 	return result, nil
