@@ -145,12 +145,13 @@ type run struct {
 	cell   Cell
 	object *unstructured.Unstructured
 
-	wire     *wire
-	hold     *env.Hold
-	held     time.Time
-	http     interface{ CloseIdleConnections() }
-	answered chan struct{}
-	err      error
+	wire *wire
+	hold *env.Hold
+	// held and released are when the gap stopped the write and let it go.
+	held, released time.Time
+	http           interface{ CloseIdleConnections() }
+	answered       chan struct{}
+	err            error
 }
 
 // pause makes the cell's write, and returns when it has stopped at its step.
@@ -264,6 +265,9 @@ func (c Cell) firstStored() State {
 }
 
 func (r *run) letGo() {
+	if r.released.IsZero() {
+		r.released = time.Now()
+	}
 	if r.hold != nil {
 		r.hold.Release()
 	}
@@ -272,14 +276,13 @@ func (r *run) letGo() {
 
 // end waits for the answer and looks at what is stored.
 func (r *run) end(ctx context.Context) (Result, error) {
-	released := time.Now()
 	select {
 	case <-r.answered:
 	case <-ctx.Done():
 		return Result{}, ctx.Err()
 	}
 	r.http.CloseIdleConnections()
-	if !r.held.IsZero() && released.Sub(r.held) > longestHold {
+	if !r.held.IsZero() && r.released.Sub(r.held) > longestHold {
 		return Result{}, errors.New("the machine is too slow: the gap has let the write go before B took over")
 	}
 	result := Result{Cell: r.cell, Err: r.err, Got: End{Answer: AnswerOf(r.err)}}
