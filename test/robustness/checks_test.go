@@ -368,6 +368,16 @@ func TestChecks(t *testing.T) {
 			lease, object := s.lease, s.object
 			return s.acquired(50, 34, "b").restored(100, lease, object, 12).acquired(110, 34, "c").write(3, history.MergePatch, 34, "b", 120, 130)
 		}(), want: []string{noLate, linear}},
+		"restore: a term that it brought back is refused by those who remember": {story: func() *story {
+			s := begin(lazy)
+			lease, object := s.lease, s.object
+			return s.acquired(50, 34, "b").restored(100, lease, object, 12).refused(3, history.MergePatch, 33, "a", "StaleToken", 110, 120)
+		}()},
+		"restore: a term that was never over is refused": {story: func() *story {
+			s := begin(lazy)
+			lease, object := s.lease, s.object
+			return s.restored(100, lease, object, 12).refused(3, history.MergePatch, 33, "a", "StaleToken", 110, 120)
+		}(), want: []string{justified, linear}},
 		"a client has two calls in flight": {story: func() *story {
 			s := begin(lazy)
 			s.op(2, history.Get, 0, "", 40, 50, history.Unknown).Client = "c"

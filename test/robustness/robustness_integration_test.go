@@ -134,7 +134,7 @@ func networks() []string {
 
 func newSeed(t *testing.T) uint64 {
 	t.Helper()
-	seed := rand.Uint64() //nolint:gosec // printed, so that it can be repeated
+	seed := rand.Uint64()
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {

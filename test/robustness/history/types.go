@@ -3,7 +3,10 @@
 
 package history
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Never is the time of what has not happened.
 const Never = int64(math.MaxInt64)
@@ -12,15 +15,15 @@ const Never = int64(math.MaxInt64)
 type Outcome string
 
 const (
-	// OK: it was applied, or it was a read that was answered.
+	// OK means that it was applied, or that it was a read that was answered.
 	OK Outcome = "ok"
-	// Refused: the fence refused it; Cause says why. It was not applied.
+	// Refused means that the fence refused it; Cause says why. It was not applied.
 	Refused Outcome = "refused"
-	// Failed: the answer says that it was not applied, for another reason than the fence: a conflict, no such object.
+	// Failed means that the answer says that it was not applied, for another reason than the fence: a conflict, no such object.
 	Failed Outcome = "failed"
-	// NotSent: it did not leave the process, as the term had ended, or no connection could be opened.
+	// NotSent means that it did not leave the process, as the term had ended, or no connection could be opened.
 	NotSent Outcome = "not sent"
-	// Unknown: it may have been applied, or be applied later.
+	// Unknown means that it may have been applied, or be applied later.
 	Unknown Outcome = "unknown"
 )
 
@@ -55,6 +58,11 @@ func Writes() []Verb {
 // Deletes tells whether a verb removes objects.
 func (v Verb) Deletes() bool { return v == Delete || v == DeleteCollection }
 
+// Updates tells whether a verb changes an object or its status in place; a Scale is read and written in another way.
+func (v Verb) Updates() bool {
+	return slices.Contains([]Verb{Update, JSONPatch, MergePatch, Apply, UpdateStatus, PatchStatus}, v)
+}
+
 // OfLease tells whether a verb writes the lease and not an object.
 func (v Verb) OfLease() bool { return v == Acquire || v == Renew || v == Release }
 
@@ -65,15 +73,15 @@ func (v Verb) Reads() bool { return v == Get || v == List }
 type Carrier string
 
 const (
-	// Annotation: as an annotation of the object, or for a delete as a delete intent.
+	// Annotation is as an annotation of the object, or for a delete as a delete intent.
 	Annotation Carrier = "annotation"
-	// Extra: with the request, by impersonation of the caller itself.
+	// Extra is with the request, by impersonation of the caller itself.
 	Extra Carrier = "extra"
-	// Wrap: as Extra, by the library's client, which sends nothing after the term.
+	// Wrap is as Extra, by the library's client, which sends nothing after the term.
 	Wrap Carrier = "wrap"
-	// Credential: by a service-account token that was requested for the term.
+	// Credential is by a service-account token that was requested for the term.
 	Credential Carrier = "credential"
-	// None: not at all.
+	// None is not at all.
 	None Carrier = "none"
 )
 

@@ -22,7 +22,7 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 	if before == nil {
 		before = &history.ObjectState{}
 	}
-	id := int64(0)
+	var id int64
 	switch {
 	case commit.Deleted:
 		commit.Part = Gone

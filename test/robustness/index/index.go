@@ -306,6 +306,13 @@ func (l *Lease) Find(epoch int, generation int64, term string) *Span {
 	return l.Spans[i]
 }
 
+// BroughtBack tells whether a refused operation is of a term that a restore made the holder's again, after a later one that
+// the restore undid. Whoever remembers that one takes the term for stale: it was, and nothing tells it but a new read.
+func (l *Lease) BroughtBack(meta history.Meta, op *history.Op) bool {
+	epoch := meta.Epoch(op)
+	return slices.ContainsFunc(l.Spans, func(s *Span) bool { return s.Epoch < epoch && s.Generation > op.Generation })
+}
+
 // End returns the first span after s that is not of the same possession, or nil.
 func (s *Span) End() *Span {
 	next := s.Next

@@ -126,12 +126,13 @@ func (b *builder) leaseChanges() {
 		}
 		held := span.Exists && span.Holder != ""
 		text := fmt.Sprintf("revision %d: lease at %d.%s", span.Revision, span.Generation, span.Term)
-		if !span.Exists {
+		switch {
+		case !span.Exists:
 			text = fmt.Sprintf("revision %d: lease deleted", span.Revision)
-		} else if !held {
-			text += " released"
-		} else {
+		case held:
 			text += " held by " + span.Holder
+		default:
+			text += " released"
 		}
 		b.add("the lease", &input{kind: leaseChange, epoch: span.Epoch, revision: span.Revision, text: text, after: state{
 			exists: span.Exists, held: held, generation: span.Generation, term: span.Term, sealed: span.SealedGeneration,
@@ -142,12 +143,10 @@ func (b *builder) leaseChanges() {
 
 // author returns how an operation presents itself.
 func (b *builder) author(op *history.Op) author {
-	a := author{id: op.ID, generation: op.Generation, term: op.Term}
-	switch op.Verb {
-	case history.Update, history.JSONPatch, history.MergePatch, history.Apply, history.UpdateStatus, history.PatchStatus:
-		a.fast = b.handover(op) == string(v1alpha1.HandoverSeal)
+	return author{
+		generation: op.Generation, term: op.Term,
+		fast: op.Verb.Updates() && b.handover(op) == string(v1alpha1.HandoverSeal),
 	}
-	return a
 }
 
 func (b *builder) handover(op *history.Op) string {
@@ -228,7 +227,7 @@ func (b *builder) answer(op *history.Op) {
 			}
 		}
 		b.add(op.Client, in, op.Invoke, op.Return)
-	case op.Outcome == history.Refused && op.Object == b.object && refutable(op):
+	case op.Outcome == history.Refused && op.Object == b.object && refutable(op) && !b.lease.BroughtBack(b.index.Run.Meta, op):
 		in := &input{kind: refusal, authors: []author{b.author(op)}, text: fmt.Sprintf("%s under %d.%s refused: %s", op.Verb, op.Generation, op.Term, op.Cause)}
 		b.add(op.Client, in, op.Invoke, op.Return)
 	}

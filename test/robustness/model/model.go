@@ -36,7 +36,7 @@ type state struct {
 	mark           int64
 	markTerm       string
 	writer         int64
-	// checked are the writes that have passed the check and are not committed, as " id id ".
+	// checked are the writes that have passed the check and are not committed, by their revisions.
 	checked string
 }
 
@@ -59,11 +59,8 @@ const (
 	restore
 )
 
-var kindNames = [...]string{"lease", "check", "commit", "stamp", "read", "refused", "restore"}
-
 // author is who a write presents itself as.
 type author struct {
-	id         int64
 	generation int64
 	term       string
 	// fast says that it may be admitted without a read of the lease, by the mark alone.

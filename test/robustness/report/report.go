@@ -133,36 +133,37 @@ func (j *Judgement) Shown() []string {
 
 // Summarize prints the figures of a history.
 func Summarize(out io.Writer, x *index.Index, s validate.Stats) {
-	print := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	meta := x.Run.Meta
-	print("scenario %s, seed %d, %s of traffic, %d epochs of the store", meta.Scenario, meta.Seed,
+	say("scenario %s, seed %d, %s of traffic, %d epochs of the store", meta.Scenario, meta.Seed,
 		time.Duration(meta.End-meta.Begin).Round(time.Second), len(meta.Epochs))
-	print("%d operations, %d commits (%d stamps), %d handovers, %d releases", s.Operations, s.Commits, s.Stamps, s.Handovers, s.Releases)
-	print("writes sent after their term had ended: %d; in flight at its end and committed after it: %d; late creates: %d", s.Late, s.InFlight, s.LateCreates)
-	print("unanswered writes that were committed: %d; commits by one of several unanswered deletes: %d; commits while a lease was deleted: %d",
+	say("%d operations, %d commits (%d stamps), %d handovers, %d releases", s.Operations, s.Commits, s.Stamps, s.Handovers, s.Releases)
+	say("writes sent after their term had ended: %d; in flight at its end and committed after it: %d; late creates: %d", s.Late, s.InFlight, s.LateCreates)
+	say("unanswered writes that were committed: %d; commits by one of several unanswered deletes: %d; commits while a lease was deleted: %d",
 		s.UnknownResolved, s.UnsureDeletes, s.Unguarded)
+	say("refusals of terms that a restore had brought back: %d", s.BroughtBack)
 	outcomes := []history.Outcome{history.OK, history.Refused, history.Failed, history.NotSent, history.Unknown}
 	row := func(name string, counts map[history.Outcome]int) {
 		text := fmt.Sprintf("%-18s", name)
 		for _, outcome := range outcomes {
 			text += fmt.Sprintf("%10d", counts[outcome])
 		}
-		print("%s", text)
+		say("%s", text)
 	}
 	heading := fmt.Sprintf("%-18s", "")
 	for _, outcome := range outcomes {
 		heading += fmt.Sprintf("%10s", outcome)
 	}
-	print("%s", heading)
+	say("%s", heading)
 	for _, verb := range slices.Sorted(maps.Keys(s.Verbs)) {
 		row(string(verb), s.Verbs[verb])
 	}
 	for _, carrier := range slices.Sorted(maps.Keys(s.Carriers)) {
 		row("by "+string(carrier), s.Carriers[carrier])
 	}
-	print("refusals: %s", counted(s.Causes))
-	print("faults that took effect: %s", counted(s.Faults))
-	print("longest row of attempts without an answer after a fault: %d", s.LongestStreak)
+	say("refusals: %s", counted(s.Causes))
+	say("faults that took effect: %s", counted(s.Faults))
+	say("longest row of attempts without an answer after a fault: %d", s.LongestStreak)
 }
 
 func counted(counts map[string]int) string {

@@ -194,7 +194,7 @@ func (w *World) restore(ctx context.Context, path string, by uint64) error {
 	if err := json.Unmarshal(out, &status); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
-	epoch := history.Epoch{Cut: history.Now(), Snapshot: status.Revision, Base: status.Revision + int64(by)} //nolint:gosec // a constant
+	epoch := history.Epoch{Cut: history.Now(), Snapshot: status.Revision, Base: status.Revision + int64(by)}
 	// Once the API servers are gone nobody writes to the store any more.
 	for i := range w.cluster.APIServers() {
 		if err := w.cluster.KillAPIServer(i); err != nil {

@@ -72,16 +72,14 @@ func wait(ctx context.Context, d time.Duration) bool {
 // operate makes one operation, of one or two calls, and returns how the last one ended.
 func (w *writer) operate(ctx context.Context, what choice) history.Outcome {
 	client := w.plain
-	switch what.carrier {
-	case history.Wrap:
+	switch {
+	case what.verb.Reads():
+	case what.carrier == history.Wrap:
 		client = w.wrapped
-	case history.Credential:
-		if client = w.credential; client == nil {
-			client, what.carrier = w.plain, history.Annotation
-		}
-	}
-	if what.verb.Reads() {
-		client = w.plain
+	case what.carrier == history.Credential && w.credential != nil:
+		client = w.credential
+	case what.carrier == history.Credential:
+		what.carrier = history.Annotation
 	}
 	c := w.build(ctx, client, what)
 	if c == nil {
@@ -115,17 +113,17 @@ func (w *writer) build(ctx context.Context, client *http.Client, what choice) *c
 		query:       url.Values{},
 	}
 	var stored map[string]any
-	switch what.verb {
-	case history.Update, history.UpdateStatus:
+	switch {
+	case what.verb == history.Update || what.verb == history.UpdateStatus:
 		if stored = w.read(ctx, what.object); stored == nil {
 			return nil
 		}
-	case history.Delete:
-		if what.carrier == history.Annotation {
-			if c.body = w.intend(ctx, client, what.object); c.body == nil {
-				return nil
-			}
+	case what.verb == history.Delete && what.carrier == history.Annotation:
+		intent := w.intend(ctx, client, what.object)
+		if intent == nil {
+			return nil
 		}
+		c.body = intent
 	}
 	w.prepare(c)
 	if what.carrier == history.Extra {
@@ -180,6 +178,8 @@ func (w *writer) fill(c *call, stored map[string]any) {
 	case history.DeleteCollection:
 		c.method, c.path = http.MethodDelete, w.path()
 		c.query = url.Values{"fieldSelector": {"metadata.name=" + c.op.Object}}
+	case history.Acquire, history.Renew, history.Release:
+		// The library's.
 	}
 }
 

@@ -45,10 +45,12 @@ func Streaks(x *index.Index) []Streak {
 			continue
 		}
 		streak := present[process]
-		switch {
-		case op.Outcome == history.OK:
+		switch op.Outcome {
+		case history.OK:
 			streak = Streak{}
-		case op.Outcome == history.Unknown || op.Outcome == history.NotSent:
+		case history.Refused, history.Failed:
+			// It was answered, and says nothing about the next one.
+		case history.Unknown, history.NotSent:
 			if streak.Length == 0 {
 				streak = Streak{Process: process, After: fault, Nanoseconds: -op.Invoke}
 			}

@@ -13,8 +13,10 @@ type Stats struct {
 	Operations, Commits, Stamps, Handovers, Releases int
 	// Late are the writes that were sent after their term had ended, InFlight those that were on their way at its end and
 	// were committed after it.
-	Late, InFlight  int
-	LateCreates     int
+	Late, InFlight int
+	LateCreates    int
+	// BroughtBack are refusals of terms that a restore made the holder's again.
+	BroughtBack     int
 	Unguarded       int
 	UnsureDeletes   int
 	Verbs           map[history.Verb]map[history.Outcome]int
@@ -39,6 +41,9 @@ func Count(x *index.Index) Stats {
 		}
 		if op.Outcome == history.Refused {
 			s.Causes[op.Cause]++
+			if lease := x.Leases[op.Lease]; lease != nil && lease.BroughtBack(x.Run.Meta, op) && lease.Find(x.Run.Meta.Epoch(op), op.Generation, op.Term) != nil {
+				s.BroughtBack++
+			}
 		}
 		if op.Outcome == history.Unknown && x.MadeBy[op.ID] != nil {
 			s.UnknownResolved++

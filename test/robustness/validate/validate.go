@@ -176,11 +176,7 @@ func MarkMoves(x *index.Index) []string {
 // fast tells whether a write may be admitted without a read in a term with handover Seal: until the next seal, also after
 // the term has ended.
 func fast(span *index.Span, verb history.Verb) bool {
-	switch verb {
-	case history.Update, history.JSONPatch, history.MergePatch, history.Apply, history.UpdateStatus, history.PatchStatus:
-		return span.Handover == string(v1alpha1.HandoverSeal)
-	}
-	return false
+	return verb.Updates() && span.Handover == string(v1alpha1.HandoverSeal)
 }
 
 // NoLateWrite checks each commit against what the lease said: its token must have been the holder's, and must not have
@@ -370,10 +366,10 @@ func RefusalsJustified(x *index.Index) []string {
 	var found problems
 	for _, lease := range leases(x) {
 		for _, op := range x.Ops(lease.LeaseRef) {
-			if op.Outcome != history.Refused || cannotCarry(op) {
+			if op.Outcome != history.Refused || cannotCarry(op) || lease.BroughtBack(x.Run.Meta, op) {
 				continue
 			}
-			if epoch, current := Current(x, lease, op); current && !forgotten(x, epoch, op) {
+			if epoch, current := Current(x, lease, op); current && !forgotten(epoch, op) {
 				found.add("%s was refused while its term was current: %s", index.Describe(op), op.Message)
 			}
 		}
@@ -409,6 +405,6 @@ func Current(x *index.Index, lease *index.Lease, op *history.Op) (epoch int, cur
 }
 
 // forgotten tells whether a restore may have undone what the lease knew of a credential.
-func forgotten(x *index.Index, epoch int, op *history.Op) bool {
+func forgotten(epoch int, op *history.Op) bool {
 	return op.Carrier == history.Credential && epoch > 0
 }
