@@ -30,7 +30,7 @@ func run(install, prometheus, certManager, output string) error {
 		path string
 		to   *[]object
 	}{{install, &built.install}, {prometheus, &built.prometheus}, {certManager, &built.certManager}} {
-		text, err := os.ReadFile(file.path) //nolint:gosec // a flag of a program for developers
+		text, err := os.ReadFile(file.path)
 		if err != nil {
 			return err
 		}

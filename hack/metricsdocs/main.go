@@ -189,9 +189,14 @@ func describe(collectors []manager.Collector) ([]metric, map[string]map[string][
 // described reads what a descriptor prints: it has no other way to be read.
 var described = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*").*variableLabels: \{(.*)\}\}$`)
 
+// describing is the half of a collector that is looked at.
+type describing interface {
+	Describe(ch chan<- *prometheus.Desc)
+}
+
 // descriptions returns what collectors describe, in the order of names.
 func descriptions(collector any) ([]metric, error) {
-	describer, ok := collector.(interface{ Describe(ch chan<- *prometheus.Desc) })
+	describer, ok := collector.(describing)
 	if !ok {
 		return nil, fmt.Errorf("%T describes nothing", collector)
 	}

@@ -39,7 +39,7 @@ func (f *folder) holds(cert *x509.Certificate) bool {
 func readFolder(o FilesOptions, now time.Time) (*folder, error) {
 	content := map[string][]byte{}
 	for _, name := range []string{fileCert, fileKey, fileCA} {
-		data, err := os.ReadFile(filepath.Join(o.Dir, name)) //nolint:gosec // the folder is a flag of the manager
+		data, err := os.ReadFile(filepath.Join(o.Dir, name))
 		if err != nil {
 			return nil, err
 		}

@@ -54,7 +54,7 @@ func sign(t *testing.T, template *x509.Certificate, by *issuer) (encoded []byte,
 	template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
 	must(t, err)
 	// The API servers' clock is the machine's.
-	now := time.Now() //nolint:forbidigo // see above
+	now := time.Now()
 	template.NotBefore, template.NotAfter = now.Add(-time.Minute), now.Add(time.Hour)
 	parent, signer := template, key
 	if by != nil {
@@ -75,7 +75,7 @@ func (i *issuer) fill(t *testing.T, dir string) *x509.Certificate {
 	}, i)
 	der, err := x509.MarshalECPrivateKey(key)
 	must(t, err)
-	content, err := os.MkdirTemp(dir, "..content")
+	content, err := os.MkdirTemp(dir, "..content") //nolint:usetesting // it must lie in the folder, for a relative link
 	must(t, err)
 	for name, data := range map[string][]byte{
 		"tls.crt": encoded, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), "ca.crt": i.pem,
@@ -106,7 +106,7 @@ func (w *world) testCertificatesOfAFolder(t *testing.T) {
 	serves := func(what string, want *x509.Certificate) {
 		t.Helper()
 		eventually(t, what, func() error {
-			dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // looked at is which certificate it is
+			dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 			connection, err := dialer.DialContext(t.Context(), "tcp", env.Local(m.Port))
 			if err != nil {
 				return err

@@ -26,10 +26,10 @@ func sections(t *testing.T, document string) map[string]string {
 	for _, part := range regexp.MustCompile(`(?m)^## `).Split(text(t, document), -1)[1:] {
 		title, content, _ := strings.Cut(part, "\n")
 		for _, b := range blocksIn(content) {
-			switch {
-			case b.language == "sh":
+			switch b.language {
+			case "sh":
 				found[title] += b.text
-			case b.language == "sh openssl":
+			case "sh openssl":
 				if _, err := exec.LookPath("openssl"); err == nil {
 					found[title] += b.text
 				}
