@@ -88,7 +88,11 @@ YAML
 		shows []string
 		then  string
 	}{
-		{section: "Lease durations", shows: []string{"report-writer patched"}},
+		{section: "Lease durations", shows: []string{"report-writer patched"}, then: `
+			kubectl -n reports wait fencedlease/report-writer --for=condition=Ready --timeout=60s
+			until kubectl -n reports get fencedlease report-writer -o jsonpath='{.metadata.generation} {.status.observedGeneration}' | grep -E "^([0-9]+) \\1$"; do sleep 1; done
+			kubectl -n reports wait fencedlease/report-writer --for=condition=Ready --timeout=60s
+		`},
 		{section: "Metrics", shows: []string{"servicemonitor.monitoring.coreos.com/", "prometheusrule.monitoring.coreos.com/"}},
 		{section: "Looking around", shows: []string{"report-writer", "all are Ready", "MissingToken"}},
 		{section: "Certificates", shows: []string{
@@ -96,7 +100,9 @@ YAML
 			"mutatingwebhookconfiguration/fencedlease-guards trusts",
 		}},
 		{section: "Restore", shows: []string{"report-writer patched"}},
-		{section: "Break-glass", shows: []string{"daily patched", "Overridden"}},
+		{section: "Break-glass", shows: []string{"daily patched"}, then: `
+			until kubectl -n reports get events --field-selector=involvedObject.name=report-writer,reason=WriteOverridden | grep "moved by hand"; do sleep 1; done
+		`},
 		{section: "No manager answers", shows: []string{"deleted"}, then: `
 			kubectl -n reports patch report daily --type=merge -p '{"spec":{"value":"without a guard"}}'
 			! kubectl -n reports annotate report daily token.fencedlease.io/report-writer- 2>err
