@@ -12,14 +12,14 @@ import (
 	"github.com/fencedlease/fencedlease/internal/fence"
 )
 
-// Two leaders, one object, one lease: every interleaving of acquisitions, releases, reads, admissions and commits within
-// the bounds below, with the real decision. A write goes through the API server's loop: show the stored object, have it
-// judged, commit if the object is still the one that was shown, else begin again.
+// Leaders, one object, one lease: every interleaving of acquisitions, also by the same leader again, releases, writes of
+// all kinds, reads, admissions and commits within bounds, with the real decision. A write goes through the API server's
+// loop: show the stored object, have it judged, commit if the object is still the one that was shown, else begin again. It
+// is judged by a replica's copy of the lease, of any age, and where that is not enough by a read.
 
 const (
-	leaders         = 2
-	maxAcquisitions = 3
-	writesPerLeader = 2
+	mostLeaders      = 3
+	mostAcquisitions = 3
 )
 
 // number is small, so that a state is small.
@@ -49,30 +49,51 @@ const (
 	admitted       // the verdict was an acceptance, the commit is to come
 )
 
+// kind is what a write does, and how it carries its token.
+type kind number
+
+const (
+	updates    kind = iota // of the main resource, by a changed annotation
+	carries                // of the main resource, by request
+	inherits               // of the main resource, with the annotation as it is stored
+	writeState             // of the status, which moves no mark
+	removes
+	creates
+)
+
+func (k kind) String() string {
+	return [...]string{"an update", "an update by request", "an update that inherits the mark", "a status write", "a delete", "a create"}[k]
+}
+
 type writer struct {
 	generation number // of the last acquisition, also after the term ended; 0 if there was none
 	phase      phase
+	kind       kind
 	writes     number // begun
-	token      number // generation that the write in flight presents
-	leaseThen  number // generation of the lease when the request arrived
+	token      number // generation under which the write in flight was computed
+	ended      bool   // its term was over when the request arrived
 	version    number // of the object as shown
 	mark       stamp
 }
 
 // world is one state. It is comparable, so that no state is explored twice.
 type world struct {
-	history [maxAcquisitions*2 + 1]possession // of the lease; the last one is in force
+	history [mostAcquisitions*2 + 1]possession // of the lease; the last one is in force
 	length  number
+	exists  bool
 	mark    stamp
-	version number
-	writers [leaders]writer
+	last    number // generation of the last committed write to the object, whether or not it moved the mark
+	version number // goes on also while the object does not exist
+	writers [mostLeaders]writer
 }
 
 func (w world) lease() possession { return w.history[w.length-1] }
 
-// rules are what an exploration leaves in force.
+// rules are the bounds of an exploration, and what it leaves in force.
 type rules struct {
-	decide func(fence.Write, fence.View) fence.Verdict
+	leaders, acquisitions, writes number
+	kinds                         []kind
+	decide                        func(fence.Write, fence.View) fence.Verdict
 	// staleReads lets the lease be read as it was at any time: a replica that believes an old copy to be fresh.
 	staleReads bool
 	// blindRetry commits after a conflict without asking admission again.
@@ -83,15 +104,18 @@ type rules struct {
 type exploration struct {
 	rules                                rules
 	states, commits, conflicts, refusals int
+	committed                            map[kind]int
 	violation                            string
 	// verdicts are those given already: the decision is pure.
-	verdicts map[question]bool
+	verdicts map[question]fence.Verdict
 }
 
 // question is what a verdict depends on.
 type question struct {
+	kind            kind
 	presented, mark stamp
 	read            possession
+	origin          fence.Origin
 }
 
 // step is one action of a leader, and what it leads to.
@@ -111,17 +135,19 @@ func explore(r rules) *exploration {
 		step   step
 		before int
 	}
-	var start world
-	start.history[0] = possession{holder: nobody}
-	start.length = 1
-	e := &exploration{rules: r, verdicts: map[question]bool{}}
-	reached := []origin{{step{next: start}, 0}}
-	seen := map[world]bool{start: true}
+	e := &exploration{rules: r, verdicts: map[question]fence.Verdict{}, committed: map[kind]int{}}
+	var reached []origin
+	seen := map[world]bool{}
+	for _, exists := range []bool{true, false} {
+		start := world{length: 1, exists: exists}
+		start.history[0] = possession{holder: nobody}
+		reached, seen[start] = append(reached, origin{step{next: start, leader: 0, action: "begins with an object", argument: number(len(reached))}, -1}), true
+	}
 	for at := 0; at < len(reached) && e.violation == ""; at++ {
 		for _, s := range e.steps(reached[at].step.next) {
 			if s.violation != "" {
 				path := []string{s.String() + ": " + s.violation}
-				for back := at; back > 0; back = reached[back].before {
+				for back := at; back >= 0; back = reached[back].before {
 					path = append(path, reached[back].step.String())
 				}
 				slices.Reverse(path)
@@ -140,15 +166,16 @@ func explore(r rules) *exploration {
 
 func (e *exploration) steps(at world) []step {
 	var out []step
-	for i := range number(leaders) {
+	for i := range e.rules.leaders {
 		me := at.writers[i]
 		do := func(action string, argument number, next world, mine writer) {
 			next.writers[i] = mine
 			out = append(out, step{next: next, leader: i, action: action, argument: argument})
 		}
 		lease := at.lease()
-		// A lease expires while its holder believes to lead: anybody may acquire at any time.
-		if lease.generation < maxAcquisitions {
+		// A lease expires while its holder believes to lead: anybody may acquire at any time. That A is the first one leaves
+		// nothing out, as leaders differ in nothing but their names.
+		if lease.generation < e.rules.acquisitions && (i == 0 || lease.generation > 0) {
 			next, mine := at.with(possession{lease.generation + 1, i}), me
 			mine.generation = lease.generation + 1
 			do("acquires", mine.generation, next, mine)
@@ -157,35 +184,50 @@ func (e *exploration) steps(at world) []step {
 		if lease.holder == i && lease.generation == me.generation {
 			do("releases", lease.generation, at.with(possession{lease.generation, nobody}), me)
 		}
+		done := writer{generation: me.generation, writes: me.writes}
 		switch me.phase {
 		case idle:
-			if me.generation > 0 && me.writes < writesPerLeader {
+			if me.generation == 0 || me.writes == e.rules.writes {
+				continue
+			}
+			for _, k := range e.rules.kinds {
 				mine := me
-				mine.phase, mine.token, mine.leaseThen = sent, me.generation, lease.generation
+				mine.phase, mine.kind, mine.token = sent, k, me.generation
+				mine.ended = lease.generation != me.generation || lease.holder == nobody
 				mine.writes++
-				do("sends a write under", mine.token, at, mine)
+				do("sends "+k.String()+" under", mine.token, at, mine)
 			}
 		case sent:
+			if at.exists == (me.kind == creates) {
+				do("is answered that the object is not found, or there already, under", me.token, at, done)
+				continue
+			}
 			mine := me
 			mine.phase, mine.version, mine.mark = shown, at.version, at.mark
 			do("is shown the object with mark", mine.mark.generation, at, mine)
 		case shown:
-			reads := at.history[at.length-1 : at.length]
-			if e.rules.staleReads {
-				reads = at.history[:at.length]
-			}
-			for _, read := range reads {
-				mine := writer{generation: me.generation, writes: me.writes}
-				if e.admits(question{presented(i, me), me.mark, read}) {
-					mine = me
-					mine.phase = admitted
-				} else {
-					e.refusals++
+			mine := me
+			mine.phase = admitted
+			var answers [2]bool
+			for copied := range at.length {
+				reads := at.history[at.length-1 : at.length]
+				if e.rules.staleReads {
+					reads = at.history[:at.length]
 				}
-				do("is judged by generation", read.generation, at, mine)
+				for _, read := range reads {
+					answers[btoi(e.admits(i, me, at.history[copied], read))] = true
+				}
+			}
+			if answers[1] {
+				do("is admitted under", me.token, at, mine)
+			}
+			if answers[0] {
+				e.refusals++
+				do("is refused under", me.token, at, done)
 			}
 		case admitted:
-			if me.version != at.version && !e.rules.blindRetry {
+			changed := me.version != at.version || at.exists == (me.kind == creates)
+			if changed && (!e.rules.blindRetry || at.exists == (me.kind == creates)) {
 				e.conflicts++
 				mine := me
 				mine.phase, mine.version, mine.mark = sent, 0, stamp{}
@@ -193,9 +235,17 @@ func (e *exploration) steps(at world) []step {
 				continue
 			}
 			e.commits++
+			e.committed[me.kind]++
 			next := at
-			next.mark, next.version = presented(i, me), at.version+1
-			do("commits under", me.token, next, writer{generation: me.generation, writes: me.writes})
+			next.version, next.last = at.version+1, me.token
+			switch me.kind {
+			case updates, carries, creates:
+				next.exists, next.mark = true, presented(i, me)
+			case removes:
+				next.exists, next.mark, next.last = false, stamp{}, 0
+			case inherits, writeState:
+			}
+			do("commits "+me.kind.String()+" under", me.token, next, done)
 			out[len(out)-1].violation = e.broken(at, me)
 		}
 	}
@@ -208,13 +258,13 @@ func (w world) with(p possession) world {
 	return w
 }
 
-// broken says which promise a commit breaks.
+// broken says which promise a commit breaks. A create meets no older write.
 func (e *exploration) broken(at world, me writer) string {
 	switch {
-	case me.token < at.mark.generation:
-		return fmt.Sprintf("generation %d replaces %d", me.token, at.mark.generation)
-	case !e.rules.staleReads && me.token < me.leaseThen:
-		return fmt.Sprintf("a write under %d arrived when %d was acquired, and lands", me.token, me.leaseThen)
+	case me.kind != creates && me.token < at.last:
+		return fmt.Sprintf("generation %d replaces %d", me.token, at.last)
+	case !e.rules.staleReads && me.ended:
+		return fmt.Sprintf("a write under %d arrived after its term was over, and lands", me.token)
 	default:
 		return ""
 	}
@@ -231,34 +281,82 @@ func (s stamp) String() string {
 
 func termOf(generation number) string { return fmt.Sprintf("term%04d", generation) }
 
-func (e *exploration) admits(q question) bool {
-	answer, known := e.verdicts[q]
-	if !known {
-		lease := fence.Lease{Namespace: "reports", Name: "report-writer", Generation: int64(q.read.generation)}
-		if q.read.generation > 0 {
-			lease.Term = termOf(q.read.generation)
-		}
-		if q.read.holder != nobody {
-			lease.Holder = string(rune('A' + q.read.holder))
-		}
-		answer = e.rules.decide(update(marked(q.mark.String()), marked(q.presented.String())), fresh(lease)).Admits()
-		e.verdicts[q] = answer
+// admits asks a replica: by its copy, and by a read if that is not enough.
+func (e *exploration) admits(leader number, me writer, copied, read possession) bool {
+	verdict := e.decide(question{me.kind, presented(leader, me), me.mark, copied, fence.Cached})
+	if verdict.Outcome == fence.NeedsRead {
+		verdict = e.decide(question{me.kind, presented(leader, me), me.mark, read, fence.Linearizable})
 	}
+	return verdict.Admits()
+}
+
+func (e *exploration) decide(q question) fence.Verdict {
+	answer, known := e.verdicts[q]
+	if known {
+		return answer
+	}
+	lease := fence.Lease{Namespace: "reports", Name: "report-writer", Generation: int64(q.read.generation)}
+	if q.read.generation > 0 {
+		lease.Term = termOf(q.read.generation)
+	}
+	if q.read.holder != nobody {
+		lease.Holder = string(rune('A' + q.read.holder))
+	}
+	stored, token := q.mark.String(), q.presented.String()
+	var w fence.Write
+	switch q.kind {
+	case updates:
+		w = update(marked(stored), marked(token))
+	case carries:
+		w = update(marked(stored), marked(token), carrying(token)) // the policy has stamped it
+	case inherits:
+		w = update(marked(stored), marked(stored))
+	case writeState:
+		w = status(marked(stored), marked(token))
+	case removes:
+		w = remove(marked(stored), carrying(token))
+	case creates:
+		w = create(marked(token))
+	}
+	answer = e.rules.decide(w, fence.View{Lease: lease, Origin: q.origin, MustPresent: true, SealCovers: true})
+	e.verdicts[q] = answer
 	return answer
 }
 
 // ignoringMarks is the decision with its comparison with the mark taken out.
 func ignoringMarks(w fence.Write, v fence.View) fence.Verdict {
-	w.Old = marked("")
+	if w.Old != nil {
+		w.Old = marked("")
+	}
 	return fence.Decide(w, v)
 }
+
+// onAnyLease is the decision with a change of the lease that it sees.
+func onAnyLease(change func(*fence.View)) func(fence.Write, fence.View) fence.Verdict {
+	return func(w fence.Write, v fence.View) fence.Verdict {
+		change(&v)
+		return fence.Decide(w, v)
+	}
+}
+
+// everyKind are all writes that present a token, and the one that only seems to.
+func everyKind() []kind { return []kind{updates, carries, inherits, writeState, removes, creates} }
 
 func TestNoInterleavingLetsACommittedGenerationFall(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]rules{
-		"with linearizable reads":                               {decide: fence.Decide},
-		"also if the lease is read as it was at any time":       {decide: fence.Decide, staleReads: true},
-		"by the lease alone, if every conflict is judged again": {decide: ignoringMarks},
+		"two leaders, two acquisitions, two writes of any kind each": {
+			leaders: 2, acquisitions: 2, writes: 2, kinds: everyKind(), decide: fence.Decide},
+		"two leaders, three acquisitions, a write of any kind each": {
+			leaders: 2, acquisitions: 3, writes: 1, kinds: everyKind(), decide: fence.Decide},
+		"two leaders, three acquisitions, two updates or status writes each": {
+			leaders: 2, acquisitions: 3, writes: 2, kinds: []kind{updates, writeState}, decide: fence.Decide},
+		"three leaders, an update or status write each": {
+			leaders: 3, acquisitions: 3, writes: 1, kinds: []kind{updates, writeState}, decide: fence.Decide},
+		"updates, also if the lease is read as it was at any time": {
+			leaders: 2, acquisitions: 3, writes: 2, kinds: []kind{updates}, decide: fence.Decide, staleReads: true},
+		"by the lease alone, if every conflict is judged again": {
+			leaders: 2, acquisitions: 3, writes: 2, kinds: []kind{updates}, decide: ignoringMarks},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,8 +365,13 @@ func TestNoInterleavingLetsACommittedGenerationFall(t *testing.T) {
 			if got.violation != "" {
 				t.Errorf("violated by:\n%s", got.violation)
 			}
-			if got.commits == 0 || got.conflicts == 0 || got.refusals == 0 {
-				t.Error("the exploration never commits, never conflicts or never refuses")
+			for _, k := range r.kinds {
+				if (got.committed[k] == 0) != (k == inherits) {
+					t.Errorf("%s commits %d times", k, got.committed[k])
+				}
+			}
+			if got.conflicts == 0 || got.refusals == 0 {
+				t.Error("the exploration never conflicts or never refuses")
 			}
 		})
 	}
@@ -278,14 +381,31 @@ func TestNoInterleavingLetsACommittedGenerationFall(t *testing.T) {
 func TestTheExplorationFindsViolations(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]rules{
-		"without the mark, an old reading of the lease admits":   {decide: ignoringMarks, staleReads: true},
-		"without a second admission, a conflict commits blindly": {decide: fence.Decide, blindRetry: true},
-		"without any fence": {decide: func(fence.Write, fence.View) fence.Verdict {
+		"without the mark, an old reading of the lease admits":   {kinds: []kind{updates}, decide: ignoringMarks, staleReads: true},
+		"without a second admission, a conflict commits blindly": {kinds: []kind{updates}, decide: fence.Decide, blindRetry: true},
+		"without any fence": {kinds: []kind{updates}, decide: func(fence.Write, fence.View) fence.Verdict {
 			return fence.Verdict{Outcome: fence.Allow, Reason: fence.NotSubject}
 		}},
+		"an inherited annotation taken for a token": {kinds: []kind{updates, inherits}, decide: func(w fence.Write, v fence.View) fence.Verdict {
+			if w.Old != nil && w.New != nil && w.Old.Annotations[tokenKey] == w.New.Annotations[tokenKey] {
+				carrying(w.Old.Annotations[tokenKey])(&w)
+			}
+			return fence.Decide(w, v)
+		}},
+		"a copy of the lease that admits":         {kinds: []kind{updates}, decide: onAnyLease(func(v *fence.View) { v.Origin = fence.Linearizable })},
+		"a copy of the lease that admits creates": {kinds: []kind{creates}, decide: onAnyLease(func(v *fence.View) { v.Origin = fence.Linearizable })},
+		"a release that is not looked at":         {kinds: []kind{updates}, decide: onAnyLease(func(v *fence.View) { v.Lease.Holder = "A" })},
+		"the lease's generation not compared": {kinds: []kind{removes}, decide: func(w fence.Write, v fence.View) fence.Verdict {
+			if text := w.Writer.Extra[tokenKey][0]; text != "" {
+				v.Lease.Generation, v.Lease.Term = int64(text[0]-'0'), text[2:10]
+			}
+			return fence.Decide(w, v)
+		}},
+		"status writes by an old reading of the lease, which no mark stops": {kinds: []kind{writeState}, decide: fence.Decide, staleReads: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			r.leaders, r.acquisitions, r.writes = 2, 3, 2
 			got := explore(r)
 			if got.violation == "" {
 				t.Fatalf("no violation in %d states", got.states)
