@@ -6,8 +6,10 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -241,10 +243,14 @@ func tellsLateCreates(s *suite, metrics *seal.Metrics) {
 	s.checkMark(old, "late", token)
 	late := s.report(namespace, "late", map[string]string{key: "3.aaaaaaaa/9"})
 	s.eventually("deletion of the late create", func() error {
-		if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(late), late); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("getting it answers %v", err)
+		switch err := s.client.Get(s.Context(), client.ObjectKeyFromObject(late), late); {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		default:
+			return errors.New("it is still there")
 		}
-		return nil
 	})
 	c := s.awaitCondition(lease, v1alpha1.ConditionLateCreate, metav1.ConditionTrue, v1alpha1.ReasonLateCreateDeleted)
 	if !strings.Contains(c.Message, namespace+"/late with the mark 3.aaaaaaaa/9") {
@@ -330,9 +336,6 @@ func (s *suite) sealLacksRights(r *running) {
 	user, err := s.env.AddUser("sealer")
 	s.must(err)
 	role := s.shippedRole("sealer")
-	granted := func(verbs ...string) []rbacv1.PolicyRule {
-		return append(role.DeepCopy().Rules, rbacv1.PolicyRule{APIGroups: []string{env.GuardedGroup}, Resources: []string{"reports"}, Verbs: verbs})
-	}
 	shipped := role.DeepCopy()
 	s.must(s.client.Create(s.Context(), role))
 	s.must(s.client.Create(s.Context(), &rbacv1.ClusterRoleBinding{
@@ -342,8 +345,7 @@ func (s *suite) sealLacksRights(r *running) {
 	grant := func(verbs ...string) {
 		s.eventually("grant rights", func() error {
 			s.refresh(role)
-			rules := granted(verbs...)
-			role.Rules = append(shipped.DeepCopy().Rules, rules[len(rules)-1])
+			role.Rules = slices.Concat(shipped.Rules, []rbacv1.PolicyRule{{APIGroups: []string{env.GuardedGroup}, Resources: []string{"reports"}, Verbs: verbs}})
 			return s.client.Update(s.Context(), role)
 		})
 	}

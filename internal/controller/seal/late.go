@@ -5,6 +5,7 @@ package seal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,9 +23,7 @@ func (s *session) createdLate(ctx context.Context, t Target, object *metav1.Part
 		deleted, err = s.remove(ctx, t, object)
 	}
 	if !deleted {
-		written, failed := s.stamp(ctx, t, object, s.order.Token)
-		s.found(written)
-		if failed != nil {
+		if failed := s.stampPlainly(ctx, t, object); failed != nil {
 			s.fail(failed)
 		}
 	}
@@ -51,8 +50,13 @@ func (s *session) remove(ctx context.Context, t Target, object *metav1.PartialOb
 	objects := t.in(s.sealer.options.Objects, object.Namespace)
 	marked, err := s.stamp(ctx, t, object, intent)
 	for range attempts {
-		if err != nil || marked == nil || s.mark(marked) != intent.String() {
-			return err == nil && marked == nil, err
+		switch {
+		case errors.Is(err, errGone):
+			return true, nil
+		case err != nil:
+			return false, err
+		case s.mark(marked) != intent.String():
+			return false, nil
 		}
 		err = objects.Delete(ctx, marked.Name, metav1.DeleteOptions{
 			Preconditions:     &metav1.Preconditions{UID: &marked.UID, ResourceVersion: &marked.ResourceVersion},

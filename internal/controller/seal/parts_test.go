@@ -5,6 +5,7 @@ package seal
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -163,10 +164,10 @@ func TestFailuresAreBounded(t *testing.T) {
 		t.Errorf("nothing failed, got %v", err)
 	}
 	f.add(nil)
-	for range 10 {
-		f.add(errors.New("broken"))
+	for i := range 10 {
+		f.add(fmt.Errorf("%d is broken", i))
 	}
-	if got, want := f.err().Error(), "broken\nbroken\nbroken\n7 more objects failed"; got != want {
+	if got, want := f.err().Error(), "0 is broken\n1 is broken\n2 is broken\n7 more objects failed"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

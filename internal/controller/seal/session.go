@@ -268,9 +268,15 @@ func (s *session) count(what *int64, n int64) {
 	*what += n
 }
 
-// found takes the outcome of one stamp into account.
-func (s *session) found(written *metav1.PartialObjectMetadata) {
-	if written != nil {
+// stampPlainly stamps one object with the term's token, and counts it.
+func (s *session) stampPlainly(ctx context.Context, t Target, object *metav1.PartialObjectMetadata) error {
+	switch _, err := s.stamp(ctx, t, object, s.order.Token); {
+	case errors.Is(err, errGone):
+		return nil
+	case err != nil:
+		return err
+	default:
 		s.count(&s.stamped, 1)
+		return nil
 	}
 }

@@ -27,6 +27,9 @@ const (
 	attempts = 8
 )
 
+// errGone means that the object to be stamped is not there any more, which is as good as a stamp.
+var errGone = errors.New("the object is gone")
+
 // errNotMarked means that a stamp was committed and is no mark.
 var errNotMarked = errors.New("the stamping policy did not work on it")
 
@@ -77,7 +80,7 @@ func (s *session) needsStamp(t Target, object *metav1.PartialObjectMetadata) (bo
 }
 
 // stamp marks one object with the token, unless it carries the term's mark or a newer one. It returns the object as it was
-// left, or nil if it is gone. The object may have been read long ago: a stamp is conditioned on its version.
+// left, or errGone. The object may have been read long ago: a stamp is conditioned on its version.
 func (s *session) stamp(ctx context.Context, t Target, object *metav1.PartialObjectMetadata, mark token.Token) (*metav1.PartialObjectMetadata, error) {
 	objects := t.in(s.sealer.options.Objects, object.Namespace)
 	options := metav1.PatchOptions{FieldManager: FieldManager(s.order.Lease.Name, mark.String())}
@@ -94,7 +97,7 @@ func (s *session) stamp(ctx context.Context, t Target, object *metav1.PartialObj
 			return written, nil
 		case apierrors.IsNotFound(err):
 			s.sealer.options.Metrics.stamped(stampGone)
-			return nil, nil
+			return nil, errGone
 		case apierrors.IsConflict(err):
 			s.sealer.options.Metrics.stamped(stampConflict)
 		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
@@ -108,7 +111,7 @@ func (s *session) stamp(ctx context.Context, t Target, object *metav1.PartialObj
 		switch {
 		case apierrors.IsNotFound(err), err == nil && now.UID != object.UID:
 			// One that was created since is seen by the watch.
-			return nil, nil
+			return nil, errGone
 		case err != nil && refused != nil:
 			return nil, fmt.Errorf("stamp %s: %w", describe(t, object), refused)
 		case err != nil:

@@ -45,8 +45,8 @@ type Late struct {
 	Deleted bool
 }
 
-// missingRight is an error that a rule of RBAC would mend.
-type missingRight struct {
+// missingRightError is an error that a rule of RBAC would mend.
+type missingRightError struct {
 	verb     string
 	resource schema.GroupResource
 	// needed are the verbs that a seal needs.
@@ -54,13 +54,13 @@ type missingRight struct {
 	err    error
 }
 
-func (e *missingRight) Error() string {
+func (e *missingRightError) Error() string {
 	return fmt.Sprintf("the manager may not %s %s: create a ClusterRole with the label rbac.fencedlease.io/aggregate-to-guarded-kinds: \"true\" and the rule "+
 		"{apiGroups: [%s], resources: [%s], verbs: [%s]}, as in config/samples/guarded_kinds_role.yaml (%v)",
 		e.verb, e.resource, e.resource.Group, e.resource.Resource, strings.Join(e.needed, ", "), e.err)
 }
 
-func (e *missingRight) Unwrap() error { return e.err }
+func (e *missingRightError) Unwrap() error { return e.err }
 
 // explained adds which right is missing to an error of RBAC. Refusals by admission are told apart by their text alone: both
 // are answered by the same code and reason.
@@ -76,12 +76,12 @@ func (s *session) lacks(verb string, resource schema.GroupResource, err error) e
 	if s.order.DeleteLate {
 		needed = append(needed, "delete")
 	}
-	return &missingRight{verb: verb, resource: resource, needed: needed, err: err}
+	return &missingRightError{verb: verb, resource: resource, needed: needed, err: err}
 }
 
 // stateOf says what an error means for the status.
 func stateOf(err error) State {
-	var missing *missingRight
+	var missing *missingRightError
 	if errors.As(err, &missing) {
 		return Forbidden
 	}

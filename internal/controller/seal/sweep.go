@@ -81,9 +81,7 @@ func (s *session) consider(ctx context.Context, w sweep, object *metav1.PartialO
 	stamps.Add(1)
 	if !s.whenFree(ctx, func() {
 		defer stamps.Done()
-		written, err := s.stamp(ctx, w.target, object, s.order.Token)
-		failures.add(err)
-		s.found(written)
+		failures.add(s.stampPlainly(ctx, w.target, object))
 	}) {
 		stamps.Done()
 	}

@@ -78,10 +78,8 @@ func (s *session) watch(ctx context.Context, t Target, version string, places *p
 				s.createdLate(ctx, t, object)
 				return
 			}
-			written, failed := s.stamp(ctx, t, object, s.order.Token)
-			s.found(written)
-			if failed != nil {
-				s.fail(failed)
+			if err := s.stampPlainly(ctx, t, object); err != nil {
+				s.fail(err)
 			}
 		})
 	})
