@@ -6,12 +6,16 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	applyv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -120,21 +124,55 @@ func applyWhenDifferent(ctx context.Context, writer client.Client, live client.R
 	if err := w.configure(); err != nil {
 		return unchanged, err
 	}
-	if err := writer.Apply(ctx, w.configuration, FieldManager, client.ForceOwnership); err != nil {
-		return unchanged, fmt.Errorf("apply %s %s: %w", w.kind, key.Name, err)
+	applied := writer.Apply(ctx, w.configuration, FieldManager, client.ForceOwnership)
+	if applied != nil && !apierrors.IsInvalid(applied) {
+		return unchanged, fmt.Errorf("apply %s %s: %w", w.kind, key.Name, applied)
 	}
-	// Apply leaves alone what others have added. What is left of that is replaced, conditioned on the version read.
+	// Apply leaves alone what others own, and refuses as invalid what it leaves of an entry of which they own a part. That is
+	// replaced, conditioned on the version read.
 	if err := live.Get(ctx, key, w.live); err != nil {
-		return done, fmt.Errorf("get %s %s after applying it: %w", w.kind, key.Name, err)
+		return done, fmt.Errorf("get %s %s after applying it: %w", w.kind, key.Name, errors.Join(err, applied))
 	}
-	if w.equal(w.live) {
-		return done, nil
+	if !w.equal(w.live) {
+		done = healed
+		w.object.SetResourceVersion(w.live.GetResourceVersion())
+		if err := writer.Update(ctx, w.object, FieldManager); err != nil {
+			return done, fmt.Errorf("replace %s %s: %w", w.kind, key.Name, errors.Join(err, applied))
+		}
+		// Owns what it has just set, so that the next Apply can give it up.
+		if applied != nil {
+			if err := writer.Apply(ctx, w.configuration, FieldManager, client.ForceOwnership); err != nil {
+				return done, fmt.Errorf("apply %s %s after replacing it: %w", w.kind, key.Name, err)
+			}
+		}
 	}
-	w.object.SetResourceVersion(w.live.GetResourceVersion())
-	if err := writer.Update(ctx, w.object, FieldManager); err != nil {
-		return healed, fmt.Errorf("replace %s %s: %w", w.kind, key.Name, err)
+	return done, w.disown(ctx, writer, live)
+}
+
+// disown takes the object from everybody but the controller's Apply, which owns all of it then. Whatever else owned a part
+// of an entry would keep that part when the entry is given up. The status is others'.
+func (w wanted) disown(ctx context.Context, writer client.Client, live client.Reader) error {
+	key := client.ObjectKeyFromObject(w.object)
+	if err := live.Get(ctx, key, w.live); err != nil {
+		return fmt.Errorf("get the owners of %s %s: %w", w.kind, key.Name, err)
 	}
-	return healed, nil
+	owners := w.live.GetManagedFields()
+	ours := slices.DeleteFunc(slices.Clone(owners), func(o metav1.ManagedFieldsEntry) bool {
+		return o.Subresource == "" && (o.Manager != string(FieldManager) || o.Operation != metav1.ManagedFieldsOperationApply)
+	})
+	if len(ours) == len(owners) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": w.live.GetResourceVersion(), "managedFields": ours,
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the owners of %s %s: %w", w.kind, key.Name, err)
+	}
+	if err := writer.Patch(ctx, w.live, client.RawPatch(types.MergePatchType, patch), FieldManager); err != nil {
+		return fmt.Errorf("set the owner of %s %s: %w", w.kind, key.Name, err)
+	}
+	return nil
 }
 
 // configure fills the apply configuration. Every field of the object is set on purpose, so it can be taken over as it is;
