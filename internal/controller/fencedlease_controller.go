@@ -23,6 +23,9 @@ import (
 	apply "github.com/fencedlease/fencedlease/pkg/client/applyconfiguration/api/v1alpha1"
 )
 
+// conflictPause is the pause before a lease is looked at again that has changed during a pass.
+const conflictPause = 100 * time.Millisecond
+
 // leaseReconciler writes the part of a FencedLease's status that is not the holder's.
 type leaseReconciler struct {
 	// writer writes; live reads from the API server. Renewals wake nobody, so passes are rare enough to read live.
@@ -86,8 +89,8 @@ func (r *leaseReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
-		// The lease was created anew in between.
-		return ctrl.Result{RequeueAfter: time.Second}, nil
+		// The lease was created anew in between, or has changed since it was read to be sealed.
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("apply status of FencedLease: %w", err)
 	}
@@ -155,6 +158,10 @@ func (r *leaseReconciler) update(lease *v1alpha1.FencedLease, seen seenMarks, sc
 			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
 	}
 	outcome.configuration = apply.FencedLease(lease.Name, lease.Namespace).WithUID(lease.UID).WithStatus(desired)
+	if f.sealedGeneration != ptr.Deref(status.SealedGeneration, 0) {
+		// Of this very term, also if a restored store has given its number to another one.
+		outcome.configuration.WithResourceVersion(lease.ResourceVersion)
+	}
 	return outcome
 }
 
