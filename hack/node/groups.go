@@ -17,14 +17,12 @@ import (
 
 const groupRoot = "/sys/fs/cgroup"
 
-// hierarchies returns the roots of the control-group hierarchies that the kubelet uses: one folder for each controller, or the
-// one of version 2.
-func hierarchies() ([]string, error) {
+// mounted returns the control-group hierarchies of both versions that are mounted where they usually are.
+func mounted() (first, second []string, err error) {
 	data, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var first, second []string
 	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
 		if len(f) < 3 || f[1] != groupRoot && filepath.Dir(f[1]) != groupRoot {
@@ -37,7 +35,16 @@ func hierarchies() ([]string, error) {
 			second = append(second, f[1])
 		}
 	}
+	return first, second, nil
+}
+
+// hierarchies returns the roots of the hierarchies that the kubelet needs: one folder for each controller, or the one of
+// version 2.
+func hierarchies() ([]string, error) {
+	first, second, err := mounted()
 	switch {
+	case err != nil:
+		return nil, err
 	case len(first) > 0:
 		return first, nil
 	case slices.Contains(second, groupRoot):
@@ -71,14 +78,15 @@ func makeGroups() error {
 	return nil
 }
 
-// groups returns the cluster's control groups, deepest first.
+// groups returns the cluster's control groups, deepest first: those of makeGroups, and those that runc makes where both
+// versions are mounted.
 func groups() ([]string, error) {
-	roots, err := hierarchies()
+	first, second, err := mounted()
 	if err != nil {
 		return nil, err
 	}
 	var found []string
-	for _, root := range roots {
+	for _, root := range slices.Concat(first, second) {
 		err := filepath.WalkDir(filepath.Join(root, groupName), func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
