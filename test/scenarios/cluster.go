@@ -261,7 +261,9 @@ func (c *Cluster) prepare(ctx context.Context, w Write) (send func(context.Conte
 			annotations[key] = value
 		}
 		o.SetAnnotations(annotations)
-		o.Object["spec"].(map[string]any)["value"] = w.Value
+		if err := unstructured.SetNestedField(o.Object, w.Value, "spec", "value"); err != nil {
+			return nil, fmt.Errorf("set what is to be replaced: %w", err)
+		}
 		return func(ctx context.Context) error { return as.Update(ctx, o) }, nil
 	case Delete:
 		return func(ctx context.Context) error { return as.Delete(ctx, o) }, nil
