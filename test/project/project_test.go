@@ -137,7 +137,7 @@ func TestMakefileHasTheTargetsOfTheScaffold(t *testing.T) {
 		}
 	}
 	for _, doc := range append(glob(t, "*.md"), glob(t, "docs/*.md")...) {
-		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z-]*)").FindAllSubmatch(read(t, doc), -1) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z0-9-]*)").FindAllSubmatch(read(t, doc), -1) {
 			if !strings.Contains(makefile, "\n.PHONY: "+string(m[1])+"\n") {
 				t.Errorf("%s names make %s, which does not exist", doc, m[1])
 			}
