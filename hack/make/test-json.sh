@@ -21,7 +21,7 @@ for group in "$@"; do
   case "$group" in
     unit)
       # shellcheck disable=SC2086 # lists of words
-      go test -json -race -shuffle=on -timeout=10m ${TESTFLAGS:-} ${PKGS:-./...}
+      go test -json -race -shuffle=on -timeout=30m ${TESTFLAGS:-} ${PKGS:-./...}
       # Modules of their own, which ./... does not reach. Those of large dependencies are built once, without the race
       # detector: nothing of ours runs concurrently in them.
       if [[ -z ${PKGS:-} ]]; then
