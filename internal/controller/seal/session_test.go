@@ -52,6 +52,10 @@ func (w *world) order(generation int64, version string) Order {
 		Lease: types.NamespacedName{Namespace: "reports", Name: "writer"}, UID: "u", Version: version,
 		Token: token.Token{Generation: generation, Term: "aaaaaaaa"},
 		Targets: func(ctx context.Context) ([]Target, error) {
+			// A session that has ended takes no outcome from the one that follows it.
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			select {
 			case err := <-w.outcome:
 				return nil, err
