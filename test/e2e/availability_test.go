@@ -61,6 +61,30 @@ func awaitRestart(ctx context.Context, pod *corev1.Pod) {
 	}).Should(BeNumerically(">", before))
 }
 
+// awaitReplaced returns when a pod is gone and two others are ready, whatever the Deployment says so far.
+func awaitReplaced(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		pods, err := managers(ctx)
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, other := range pods {
+			if other.UID == pod.UID {
+				return errors.New("it is there still")
+			}
+			if len(other.Status.ContainerStatuses) == 1 && other.Status.ContainerStatuses[0].Ready {
+				ready++
+			}
+		}
+		if ready != 2 {
+			return fmt.Errorf("%d others are ready", ready)
+		}
+		return nil
+	}).Should(Succeed())
+}
+
 func availabilitySpecs() {
 	Context("while a leader writes without end", func() {
 		var g *guarded
@@ -94,6 +118,7 @@ func availabilitySpecs() {
 			}},
 			{"a manager is deleted without grace", func(ctx context.Context, pod *corev1.Pod) {
 				Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+				awaitReplaced(ctx, pod)
 			}},
 			{"a manager is frozen for 20 s", func(ctx context.Context, pod *corev1.Pod) {
 				id, err := containerOf(pod)
@@ -127,6 +152,8 @@ func availabilitySpecs() {
 			l.more(ctx, 50)
 			pod := onePod(ctx, true)
 			Expect(kube.PolicyV1().Evictions(system).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: pod.Name}})).To(Succeed())
+			// Through all of its drain.
+			awaitReplaced(ctx, pod)
 			awaitManagers(ctx, 2)
 			l.more(ctx, 100)
 			Expect(l.end("a manager is evicted")).To(BeEmpty())
