@@ -129,33 +129,41 @@ func applyWhenDifferent(ctx context.Context, writer client.Client, live client.R
 		return unchanged, fmt.Errorf("apply %s %s: %w", w.kind, key.Name, applied)
 	}
 	// Apply leaves alone what others own, and refuses as invalid what it leaves of an entry of which they own a part. That is
-	// replaced, conditioned on the version read.
+	// replaced.
 	if err := live.Get(ctx, key, w.live); err != nil {
 		return done, fmt.Errorf("get %s %s after applying it: %w", w.kind, key.Name, errors.Join(err, applied))
 	}
 	if !w.equal(w.live) {
 		done = healed
-		w.object.SetResourceVersion(w.live.GetResourceVersion())
-		if err := writer.Update(ctx, w.object, FieldManager); err != nil {
-			return done, fmt.Errorf("replace %s %s: %w", w.kind, key.Name, errors.Join(err, applied))
-		}
-		// Owns what it has just set, so that the next Apply can give it up.
-		if applied != nil {
-			if err := writer.Apply(ctx, w.configuration, FieldManager, client.ForceOwnership); err != nil {
-				return done, fmt.Errorf("apply %s %s after replacing it: %w", w.kind, key.Name, err)
-			}
+		if err := w.replace(ctx, writer, live, applied != nil); err != nil {
+			return done, errors.Join(err, applied)
 		}
 	}
-	return done, w.disown(ctx, writer, live)
+	return done, w.disown(ctx, writer)
 }
 
-// disown takes the object from everybody but the controller's Apply, which owns all of it then. Whatever else owned a part
-// of an entry would keep that part when the entry is given up. The status is others'.
-func (w wanted) disown(ctx context.Context, writer client.Client, live client.Reader) error {
+// replace makes the object what is wanted, conditioned on the version read, and reads it again. What Apply could not set, it
+// owns afterwards, so that the next one can give it up.
+func (w wanted) replace(ctx context.Context, writer client.Client, live client.Reader, again bool) error {
 	key := client.ObjectKeyFromObject(w.object)
-	if err := live.Get(ctx, key, w.live); err != nil {
-		return fmt.Errorf("get the owners of %s %s: %w", w.kind, key.Name, err)
+	w.object.SetResourceVersion(w.live.GetResourceVersion())
+	if err := writer.Update(ctx, w.object, FieldManager); err != nil {
+		return fmt.Errorf("replace %s %s: %w", w.kind, key.Name, err)
 	}
+	if again {
+		if err := writer.Apply(ctx, w.configuration, FieldManager, client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s %s after replacing it: %w", w.kind, key.Name, err)
+		}
+	}
+	if err := live.Get(ctx, key, w.live); err != nil {
+		return fmt.Errorf("get %s %s after replacing it: %w", w.kind, key.Name, err)
+	}
+	return nil
+}
+
+// disown takes the object, as it was read last, from everybody but the controller's Apply, which owns all of it then.
+// Whatever else owned a part of an entry would keep that part when the entry is given up. The status is others'.
+func (w wanted) disown(ctx context.Context, writer client.Client) error {
 	owners := w.live.GetManagedFields()
 	ours := slices.DeleteFunc(slices.Clone(owners), func(o metav1.ManagedFieldsEntry) bool {
 		return o.Subresource == "" && (o.Manager != string(FieldManager) || o.Operation != metav1.ManagedFieldsOperationApply)
@@ -167,10 +175,10 @@ func (w wanted) disown(ctx context.Context, writer client.Client, live client.Re
 		"resourceVersion": w.live.GetResourceVersion(), "managedFields": ours,
 	}})
 	if err != nil {
-		return fmt.Errorf("encode the owners of %s %s: %w", w.kind, key.Name, err)
+		return fmt.Errorf("encode the owners of %s %s: %w", w.kind, w.object.GetName(), err)
 	}
 	if err := writer.Patch(ctx, w.live, client.RawPatch(types.MergePatchType, patch), FieldManager); err != nil {
-		return fmt.Errorf("set the owner of %s %s: %w", w.kind, key.Name, err)
+		return fmt.Errorf("set the owner of %s %s: %w", w.kind, w.object.GetName(), err)
 	}
 	return nil
 }
