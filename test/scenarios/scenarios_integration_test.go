@@ -9,10 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/fencedlease/fencedlease/test/env"
-	"github.com/fencedlease/fencedlease/test/env/product"
 	"github.com/fencedlease/fencedlease/test/robustness/pause"
 	"github.com/fencedlease/fencedlease/test/scenarios"
 )
@@ -20,25 +18,7 @@ import (
 // The product on a real API server ends every story as the pure decision does.
 func TestStoriesOnARealAPIServer(t *testing.T) {
 	cluster := env.StartT(t, env.Options{})
-	if err := cluster.InstallGuardedCRD(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := product.Install(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
-	judged := pause.NewJudgements()
-	// The webhook logs by the process's logger.
-	ctrl.SetLogger(pause.DebugLog(judged))
-	manager, err := product.StartManager(t.Context(), cluster, ctrl.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := manager.Stop(); err != nil {
-			t.Errorf("stop manager: %v", err)
-		}
-	})
-	gap, err := pause.StartGap(t, cluster)
+	judged, gap, err := pause.StartProduct(t, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

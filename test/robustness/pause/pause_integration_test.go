@@ -8,38 +8,17 @@ package pause_test
 import (
 	"testing"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/fencedlease/fencedlease/test/env"
-	"github.com/fencedlease/fencedlease/test/env/product"
 	"github.com/fencedlease/fencedlease/test/robustness/pause"
 )
 
 func TestEveryPauseOfEveryWrite(t *testing.T) {
 	cluster := env.StartT(t, env.Options{})
-	if err := cluster.InstallGuardedCRD(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := product.Install(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
-	judged := pause.NewJudgements()
-	// The webhook logs by the process's logger.
-	ctrl.SetLogger(pause.DebugLog(judged))
-	manager, err := product.StartManager(t.Context(), cluster, ctrl.Log)
+	judged, gap, err := pause.StartProduct(t, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := manager.Stop(); err != nil {
-			t.Errorf("stop manager: %v", err)
-		}
-	})
 	system, err := pause.NewProduct(t.Context(), cluster, judged)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gap, err := pause.StartGap(t, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

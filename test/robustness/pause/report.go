@@ -8,26 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
-	"github.com/fencedlease/fencedlease/test/env"
 )
-
-// StartGap starts the webhook that holds writes of Reports between check and commit.
-func StartGap(t env.T, cluster *env.Environment) (*env.AdmissionGap, error) {
-	t.Helper()
-	gap, err := cluster.StartAdmissionGap(t.Context(), admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{env.GuardedGroup}, APIVersions: []string{"*"}, Resources: []string{"reports", "reports/status", "reports/scale"},
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return gap, nil
-}
 
 // Report counts the ends of cells.
 type Report struct {
