@@ -97,15 +97,13 @@ bit  registered = 1;  /* the registration of the present lease is in force: Read
 
 #ifdef SEALS
 bit  specSeal;        /* spec.handover is Seal */
-bit  ready[TERMS + 1];/* the holder of the term was told that it may write: Term.Ready */
 byte sealed;          /* ghost: the latest term that was sealed */
 byte listed;          /* ghost: the latest term whose seal has listed the objects */
 bit  removalChanged;  /* the object's resourceVersion is not that of the stamp any more */
 bit  stampChanged;    /* the object's resourceVersion is not the one that the stamp was judged on */
-#define mayBegin(term) (terms >= term && ready[term] && (term != lease.t || registered))
-#else
-#define mayBegin(term) (terms >= term && (term != lease.t || registered))
 #endif
+/* A holder need not wait for the seal: the webhook refuses it until then. */
+#define mayBegin(term) (terms >= term && (term != lease.t || registered))
 
 #if defined(RESTORES) || defined(LEASEBACK)
 bit  undone[TERMS + 1];/* ghost: the term belongs to a history that a restore has undone */
@@ -209,11 +207,6 @@ proctype Possession() {
 #ifdef SEALS
 		lease.required = specSeal || sealAfter || sealOwed;
 		lease.seals = specSeal;
-#ifdef NO_WAIT_FOR_SEAL
-		ready[terms] = 1;
-#else
-		ready[terms] = !lease.required;
-#endif
 #endif
 		lease.g = g;
 		lease.t = terms;
@@ -324,7 +317,13 @@ proctype Follow(byte replica) {
 #else
 #define isReleased(l) (!l.held)
 #endif
-#define refused(l) (belowMark || staleBy(l) || future(l) || forked(l) || isReleased(l))
+#if defined(SEALS) && !defined(NO_WAIT_FOR_SEAL)
+/* The term's first write waits for its seal. */
+#define sealPending(l) (l.required && l.sg != l.g)
+#else
+#define sealPending(l) false
+#endif
+#define refused(l) (belowMark || staleBy(l) || future(l) || forked(l) || isReleased(l) || sealPending(l))
 
 /* For a lease that is not there, or whose guards are not in force yet, nothing is refused. */
 #define unguarded (!lease.exists || !registered)
@@ -657,7 +656,6 @@ finish:
 			:: lease.t == sealT -> sealed = sealT
 			:: else
 			fi;
-			ready[lease.t] = 1;
 			following = 1
 		:: !following && !restarted && !sealHolds -> goto crash
 		fi
@@ -795,13 +793,6 @@ proctype Restore() {
 		savedSealed = 0; savedListed = 0;
 		/* A stamp that an API server has is gone with it. */
 		stampSent = 0; stampG = 0; stampT = 0; stampOutcome = 0; stamped = 0;
-#ifndef REPLICAS_SURVIVE_RESTORE
-		/* Replicas are restarted, too, and list the leases anew. */
-		copyLease(cache[0], none);
-#if REPLICAS > 1
-		copyLease(cache[1], none);
-#endif
-#endif
 #endif
 		objectChanges();
 		copyLease(savedLease, none);

@@ -6,6 +6,7 @@ package fence_test
 import (
 	"testing"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/fence"
 )
 
@@ -84,6 +85,40 @@ func TestHowATokenArrives(t *testing.T) {
 			remove(marked(markB), carrying()), fresh(held()), deny(fence.MissingToken)},
 		"a token for another lease presents nothing to this one": {
 			remove(marked(markB), extra("token.fencedlease.io/other", nowB)), fresh(held()), deny(fence.MissingToken)},
+	})
+}
+
+// A term that must be sealed writes nothing before it is, whoever holds it and whether or not it waits.
+func TestNothingIsWrittenBeforeTheSeal(t *testing.T) {
+	t.Parallel()
+	const markA, intentB, nowA, nowB = "33.aaaaaaaa/1", "34.bbbbbbbb/delete", "33.aaaaaaaa/2", "34.bbbbbbbb/2"
+	early := unavailable(fence.SealPending)
+	checkRows(t, map[string]row{
+		"a create":        {create(marked(nowB)), fresh(unsealed()), early},
+		"an update":       {update(marked(markA), marked(nowB)), fresh(unsealed()), early},
+		"a status write":  {status(marked(markA), marked(markA), carrying(nowB)), fresh(unsealed()), early},
+		"a scale write":   {scale(marked(markA), carrying(nowB)), fresh(unsealed()), early},
+		"a delete":        {remove(marked(markA), carrying(nowB)), fresh(unsealed()), early},
+		"a delete intent": {remove(marked(intentB)), fresh(unsealed()), early},
+		"a write with the credential of the term": {
+			update(marked(markA), marked("34.bbbbbbbb"), using(credentialOfB)), fresh(unsealed()), early},
+		"a write of an object that the seal has stamped already": {
+			update(marked("34.bbbbbbbb"), marked(nowB)), fresh(unsealed()), early},
+		"a write of a lazy term that follows one with a seal": {
+			update(marked(markA), marked(nowB)), fresh(sealedWith(func(l *fence.Lease) {
+				l.SealedGeneration, l.Handover = 33, v1alpha1.HandoverLazy
+			})), early},
+		"a write of an ended term is told so": {update(marked(markA), marked(nowA)), fresh(unsealed()), deny(fence.StaleToken)},
+		"a write by override passes":          {update(marked(markA), marked(markA), overriding(true)), fresh(unsealed()), allow(fence.Overridden)},
+		"a write that need not present a token passes": {
+			update(marked(markA), marked(markA)), freshForOthers(unsealed()), allow(fence.NotSubject)},
+		"Audit holds nobody up": {
+			update(marked(markA), marked(nowB)), fresh(sealedWith(func(l *fence.Lease) { l.SealedGeneration, l.Audit = 33, true })),
+			allow(fence.CurrentToken)},
+		"a term that needs no seal waits for none": {
+			update(marked(markA), marked(nowB)), fresh(sealedWith(func(l *fence.Lease) {
+				l.SealedGeneration, l.Handover, l.Seal = 33, v1alpha1.HandoverLazy, v1alpha1.SealNotRequired
+			})), allow(fence.CurrentToken)},
 	})
 }
 

@@ -120,7 +120,13 @@ var leaseStates = []named[fence.Lease]{
 	{"sealed", sealed()},
 	{"sealed and released", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Holder = "" })},
 	{"sealed once, lazy now", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Handover = v1alpha1.HandoverLazy })},
-	{"not sealed yet", leaseWith(func(l *fence.Lease) { *l = sealed(); l.SealedGeneration = 33 })},
+	{"not sealed yet", unsealed()},
+	{"not sealed yet, lazy", sealedWith(func(l *fence.Lease) { l.SealedGeneration, l.Handover = 33, v1alpha1.HandoverLazy })},
+	{"not sealed yet, without need", sealedWith(func(l *fence.Lease) {
+		l.SealedGeneration, l.Handover, l.Seal = 33, v1alpha1.HandoverLazy, v1alpha1.SealNotRequired
+	})},
+	{"not sealed yet and released", sealedWith(func(l *fence.Lease) { l.SealedGeneration, l.Holder = 33, "" })},
+	{"not sealed yet, in audit", sealedWith(func(l *fence.Lease) { l.SealedGeneration, l.Audit = 33, true })},
 	{"sealed, in audit", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Audit = true })},
 	{"sealed and gone", leaseWith(func(l *fence.Lease) { *l = sealed(); l.Gone = true })},
 	{"audit and released", listing(leaseWith(func(l *fence.Lease) { l.Audit, l.Holder = true, "" }))},

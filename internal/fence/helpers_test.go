@@ -49,8 +49,13 @@ func leaseOfA() fence.Lease {
 
 // sealed is the lease in a term that began with a seal and ends with one; its holder may write.
 func sealed() fence.Lease {
-	return listing(leaseWith(func(l *fence.Lease) { l.Handover, l.SealedGeneration = v1alpha1.HandoverSeal, l.Generation }))
+	return listing(leaseWith(func(l *fence.Lease) {
+		l.Handover, l.Seal, l.SealedGeneration = v1alpha1.HandoverSeal, v1alpha1.SealRequired, l.Generation
+	}))
 }
+
+// unsealed is the lease in a term that is still to be sealed.
+func unsealed() fence.Lease { return sealedWith(func(l *fence.Lease) { l.SealedGeneration = 33 }) }
 
 func released() fence.Lease  { return leaseWith(func(l *fence.Lease) { l.Holder = "" }) }
 func gone() fence.Lease      { return leaseWith(func(l *fence.Lease) { l.Gone = true }) }
@@ -208,7 +213,7 @@ func notTotal(v fence.Verdict) string {
 		fence.Allow:       fence.AllowReasons(),
 		fence.Deny:        fence.DenyReasons(),
 		fence.NeedsRead:   {fence.NotFresh},
-		fence.Unavailable: {fence.NotStamped, fence.UnsupportedOperation},
+		fence.Unavailable: fence.UnavailableReasons(),
 	}
 	reasons, known := closed[v.Outcome]
 	explains := v.Outcome == fence.Deny || v.Outcome == fence.Unavailable

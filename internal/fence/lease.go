@@ -39,6 +39,8 @@ type Lease struct {
 	Holder     string
 	// Handover is the strategy of this term. The one after a term that hands over by Seal begins with a seal.
 	Handover v1alpha1.Handover
+	// Seal says whether this term must be sealed before its first write.
+	Seal v1alpha1.Seal
 	// SealedGeneration is the last generation that every guarded object was stamped with.
 	SealedGeneration int64
 	// Credentials are the credentials that were recorded for this term and for earlier ones, each id once.
@@ -55,6 +57,7 @@ func LeaseOf(lease *v1alpha1.FencedLease) Lease {
 		Term:             ptr.Deref(lease.Status.Term, ""),
 		Holder:           ptr.Deref(lease.Status.HolderIdentity, ""),
 		Handover:         lease.Status.Handover,
+		Seal:             lease.Status.Seal,
 		SealedGeneration: ptr.Deref(lease.Status.SealedGeneration, 0),
 		Credentials:      lease.Status.Credentials,
 	}
@@ -69,6 +72,12 @@ func (l Lease) Token() token.Token {
 		return token.Token{}
 	}
 	return token.Token{Generation: l.Generation, Term: l.Term}
+}
+
+// sealPending reports whether the term may not write yet, as guarded objects are still to be stamped with its generation. A
+// lease in Audit holds nobody up.
+func (l Lease) sealPending() bool {
+	return !l.Audit && l.Seal == v1alpha1.SealRequired && l.SealedGeneration != l.Generation
 }
 
 // View is a lease together with where it was read and whom it asks for a token.

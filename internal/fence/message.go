@@ -162,6 +162,13 @@ func (d *decision) sayNotStamped() string {
 		d.presented, d.key)
 }
 
+func (d *decision) saySealPending() string {
+	lease := d.view.Lease
+	return d.say("the term %s must be sealed before its first write, and guarded objects are still being stamped: sealedGeneration is %d; %s. "+
+		"Wait until status.sealedGeneration is %d and try again; if it stays so, look at the lease's condition Sealed",
+		lease.Token(), lease.SealedGeneration, d.state(), lease.Generation)
+}
+
 func (d *decision) sayUnsupported(problem string) string {
 	return d.say("cannot judge %s. The registration of the webhook does not ask for it: look at what changed it", problem)
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -122,6 +123,8 @@ func explanations() []explained {
 			fence.MalformedToken, []string{holder, nowB, `term "aaaaaaaa", which has ended`, "one place"}},
 		{"a credential's token was not stamped", update(marked(markB), marked(markB), using(credentialOfB)), fresh(listing(held())),
 			fence.NotStamped, []string{needed, tokenKey, "fencedlease-guards", "Try again"}},
+		{"a term writes before it is sealed", update(marked("33.aaaaaaaa/1"), marked(nowB)), fresh(unsealed()),
+			fence.SealPending, []string{holder, needed, "sealedGeneration is 33", "sealedGeneration is 34 and try again", "Sealed"}},
 		{"an operation cannot be judged", write(fence.Connect, "proxy", nil, nil), fresh(held()),
 			fence.UnsupportedOperation, []string{`"proxy"`, "registration"}},
 		{"an update shows no old object", update(nil, marked(nowB)), fresh(held()),
@@ -150,7 +153,7 @@ func TestMessages(t *testing.T) {
 		explainedReasons[got.Reason] = true
 		text.WriteString("# " + tc.sentence + ": " + string(got.Outcome) + " " + string(got.Reason) + "\n" + got.Message + "\n\n")
 	}
-	for _, reason := range append(fence.DenyReasons(), fence.NotStamped, fence.UnsupportedOperation) {
+	for _, reason := range slices.Concat(fence.DenyReasons(), fence.UnavailableReasons()) {
 		if !explainedReasons[reason] {
 			t.Errorf("no message for %s", reason)
 		}

@@ -222,6 +222,8 @@ func (c contract) aMissingToken() (essence, bool) {
 	switch {
 	case !c.fresh():
 		return needsRead, true
+	case intent && c.firstWriteMustWait():
+		return unavailable("SealPending"), true
 	case intent:
 		return allow("DeleteIntent"), true
 	case c.w.Override.Permitted && c.w.Override.Reason != "":
@@ -278,6 +280,8 @@ func (c contract) aTokenAgainstTheLease() (essence, bool) {
 		return deny("Released"), true
 	case !moves && !lease.Audit:
 		return unavailable("NotStamped"), true
+	case c.firstWriteMustWait():
+		return unavailable("SealPending"), true
 	default:
 		return allow("CurrentToken"), true
 	}
@@ -294,6 +298,13 @@ func (c contract) theNextTermMovesTheMarkFirst(t parsed, moves bool) bool {
 	same := func(p parsed) bool { return p.generation == l.Generation && p.term == l.Term && l.Term != "" }
 	by, listed := c.credential()
 	return update && !c.finallyDeletes() && inForce && sealed && same(t) && same(c.mark) && moves && (!listed || by == l.Term)
+}
+
+// "After an acquisition with seal: Required the controller stamps the new generation on each guarded object, and then sets
+// sealedGeneration": until then nobody writes, not the new holder either.
+func (c contract) firstWriteMustWait() bool {
+	l := c.v.Lease
+	return l.Seal == "Required" && l.SealedGeneration != l.Generation && !l.Audit
 }
 
 // "Audit mode denies nothing". A cached lease never admits, so that what it would refuse needs a read.

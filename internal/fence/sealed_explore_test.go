@@ -50,9 +50,12 @@ const (
 	actUpdate sealAct = iota
 	actCreate
 	actDelete
+	actStatus
 )
 
-func (a sealAct) String() string { return [...]string{"an update", "a create", "a delete"}[a] }
+func (a sealAct) String() string {
+	return [...]string{"an update", "a create", "a delete", "a status write"}[a]
+}
 
 // sealWriter is a leader with its write.
 type sealWriter struct {
@@ -71,6 +74,8 @@ type sealObject struct {
 	exists  bool
 	mark    stamp
 	version number
+	// writer is the highest token of a write that was committed. A status write moves no mark, so the mark does not tell.
+	writer number
 	// late says that a create of an older generation has committed after the seal had listed the objects, and nothing has
 	// moved its mark since.
 	late bool
@@ -211,7 +216,7 @@ func (e *sealExploration) steps(at sealWorld) []sealStep {
 		}
 		switch me.phase {
 		case idle:
-			// The library holds writes back until the term is ready; a writer without it does not. Both are admitted.
+			// The library holds writes back until the term is ready; a writer without it does not.
 			if me.generation > 0 && me.writes < e.rules.bounds.writes {
 				for _, act := range e.rules.bounds.acts {
 					next := at
@@ -274,8 +279,10 @@ func (e *sealExploration) commit(at sealWorld, i number) sealStep {
 	switch me.act {
 	case actDelete:
 		next.object = sealObject{version: next.object.version}
+	case actStatus:
+		next.object.writer = max(at.object.writer, me.token)
 	default:
-		next.object.exists, next.object.mark = true, presentedBy(i, me)
+		next.object.exists, next.object.mark, next.object.writer = true, presentedBy(i, me), max(at.object.writer, me.token)
 		next.object.late = me.token < at.sealing()
 	}
 	step := sealStep{next: next, action: sealAction{me.act.String() + " commits under %d", i, me.token}}
@@ -283,6 +290,8 @@ func (e *sealExploration) commit(at sealWorld, i number) sealStep {
 	switch {
 	case at.object.exists && me.token < at.object.mark.generation:
 		step.violation = fmt.Sprintf("generation %d replaces %d", me.token, at.object.mark.generation)
+	case at.object.exists && me.token < at.object.writer && !excepted:
+		step.violation = fmt.Sprintf("a write under %d follows one under %d", me.token, at.object.writer)
 	case me.token < at.lease().sealed && !excepted:
 		step.violation = fmt.Sprintf("a write under %d commits after %d was sealed", me.token, at.lease().sealed)
 	case me.token < me.firm && (!at.object.late || e.rules.lateAreStrict):
@@ -359,6 +368,9 @@ func (e *sealExploration) decide(q sealQuestion) fence.Verdict {
 	if q.read.handsOverBySeal {
 		lease.Handover = v1alpha1.HandoverSeal
 	}
+	if q.read.required {
+		lease.Seal = v1alpha1.SealRequired
+	}
 	if q.read.generation > 0 {
 		lease.Term = termOf(q.read.generation)
 	}
@@ -372,6 +384,8 @@ func (e *sealExploration) decide(q sealQuestion) fence.Verdict {
 		w = create(marked(text))
 	case actDelete:
 		w = remove(marked(sealText(q.mark)), carrying(text))
+	case actStatus:
+		w = status(marked(sealText(q.mark)), marked(sealText(q.mark)), carrying(text))
 	default:
 		w = update(marked(sealText(q.mark)), marked(text))
 	}
@@ -434,6 +448,8 @@ func TestNoInterleavingLetsAnOlderWriteLandAfterTheSeal(t *testing.T) {
 		"two acquisitions, two updates or creates each, no releases": {2, 2, 2, []sealAct{actUpdate, actCreate}, true},
 		"two acquisitions, a write of any kind each":                 {2, 2, 1, []sealAct{actUpdate, actCreate, actDelete}, false},
 		"three acquisitions, an update each, no releases":            {2, 3, 1, []sealAct{actUpdate}, true},
+		"two acquisitions, two updates or status writes each":        {2, 2, 2, []sealAct{actUpdate, actStatus}, false},
+		"three acquisitions, a status write or an update each":       {2, 3, 1, []sealAct{actUpdate, actStatus}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -454,7 +470,7 @@ func TestNoInterleavingLetsAnOlderWriteLandAfterTheSeal(t *testing.T) {
 // Longer stories than can be gone through completely.
 func TestPropertyNoOlderWriteLandsAfterTheSeal(t *testing.T) {
 	t.Parallel()
-	e := newSealExploration(sealRules{bounds: sealBounds{mostSealLeaders, 6, 8, []sealAct{actUpdate, actUpdate, actCreate, actDelete}, false}})
+	e := newSealExploration(sealRules{bounds: sealBounds{mostSealLeaders, 6, 8, []sealAct{actUpdate, actStatus, actCreate, actDelete}, false}})
 	rapid.Check(t, func(t *rapid.T) {
 		at := sealStart(rapid.Bool().Draw(t, "exists"))
 		for range rapid.IntRange(1, 120).Draw(t, "length") {
@@ -478,7 +494,7 @@ func TestPropertyNoOlderWriteLandsAfterTheSeal(t *testing.T) {
 // The exploration finds what each part of the argument keeps out once that part is taken away.
 func TestTheExplorationOfSealsFindsViolations(t *testing.T) {
 	t.Parallel()
-	small := sealBounds{2, 2, 2, []sealAct{actUpdate, actCreate, actDelete}, true}
+	small := sealBounds{2, 2, 2, []sealAct{actUpdate, actCreate, actDelete, actStatus}, true}
 	onCopies := func(change func(*fence.Write, *fence.View)) func(fence.Write, fence.View) fence.Verdict {
 		return func(w fence.Write, v fence.View) fence.Verdict {
 			if v.Origin == fence.Cached {
@@ -497,6 +513,10 @@ func TestTheExplorationOfSealsFindsViolations(t *testing.T) {
 				w.Old.Annotations[tokenKey] = v.Lease.Token().String()
 			}
 		})},
+		"a holder that may write before the seal": {decide: func(w fence.Write, v fence.View) fence.Verdict {
+			v.Lease.Seal = v1alpha1.SealNotRequired
+			return fence.Decide(w, v)
+		}},
 		"a path without reads for deletes": {decide: onCopies(func(w *fence.Write, v *fence.View) {
 			if w.Operation == fence.Delete && v.Lease.Generation > 0 {
 				w.Operation, w.New = fence.Update, marked(w.Writer.Extra[tokenKey][0])

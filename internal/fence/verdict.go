@@ -63,8 +63,11 @@ const (
 	FinalDelete Reason = "FinalDelete"
 )
 
-// Reasons of Unavailable.
+// Reasons of Unavailable. They are the types of status causes, too.
 const (
+	// SealPending: the token is of the current term, which must be sealed before its first write and is not yet. Repeating
+	// the write helps as soon as it is.
+	SealPending Reason = "SealPending"
 	// NotStamped: the request's token was not copied into the annotation, so accepting it would not move the mark.
 	NotStamped Reason = "NotStamped"
 	// UnsupportedOperation: the operation is not one that a guard can judge.
@@ -84,6 +87,11 @@ func DenyReasons() []Reason {
 	return []Reason{
 		StaleToken, MissingToken, Released, FutureToken, ForkedTerm, MalformedToken, MarkTampered, FinalDelete,
 	}
+}
+
+// UnavailableReasons returns the closed set of reasons of Unavailable.
+func UnavailableReasons() []Reason {
+	return []Reason{SealPending, NotStamped, UnsupportedOperation}
 }
 
 // Carrier is how a token reached the decision.

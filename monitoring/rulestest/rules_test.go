@@ -171,6 +171,9 @@ func stories() map[string]story {
 		"reviews are answered": {
 			"FencedLeaseReviewsUnavailable", []string{reviews("unavailable", "CannotTell", "3x30"), reviews("deny", "StaleToken", "0+600x30")}, 20 * m, nil, "",
 		},
+		"writers come before their term is sealed": {
+			"FencedLeaseReviewsUnavailable", []string{reviews("unavailable", "SealPending", "0+6x30")}, 20 * m, nil, "",
+		},
 		"one review fails at a restart": {
 			"FencedLeaseReviewsUnavailable", []string{reviews("unavailable", "CannotTell", "0x9 1x30")}, 12 * m, nil, "",
 		},

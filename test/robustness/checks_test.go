@@ -13,6 +13,8 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/fence"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 	"github.com/fencedlease/fencedlease/test/robustness/index"
 	"github.com/fencedlease/fencedlease/test/robustness/model"
@@ -26,6 +28,7 @@ const (
 	neverFalls  = "committed generations on an object never fall"
 	markMoves   = "the mark moves in the same commit"
 	noLate      = "no write that was sent after its term had ended commits"
+	beforeSeal  = "no write under a term commits before its seal"
 	afterSeal   = "no write under an older generation commits after the seal of a newer one"
 	justified   = "every refusal was justified"
 	reported    = "every late create was stamped and reported"
@@ -82,7 +85,16 @@ func (s *story) changeLease(at int64) *story {
 // acquired makes a term, whose generation was stored at the time.
 func (s *story) acquired(at, generation int64, term string) *story {
 	s.lease.Generation, s.lease.Term, s.lease.Holder, s.lease.Handover = generation, full(term), "h-"+term, s.handover
+	if s.handover == seal {
+		s.lease.Seal = string(v1alpha1.SealRequired)
+	}
 	return s.changeLease(at)
+}
+
+// early is a write of B's that is held up.
+func (s *story) early(id, invoke, ret int64) *story {
+	s.op(id, history.MergePatch, 34, "b", invoke, ret, history.Early).Cause = string(fence.SealPending)
+	return s
 }
 
 func (s *story) released(at int64) *story {
@@ -219,7 +231,11 @@ const (
 func TestChecks(t *testing.T) {
 	// Each story begins with A under 33, who creates the object.
 	begin := func(handover string) *story {
-		return newStory(handover).acquired(10, 33, "a").write(1, history.Create, 33, "a", 20, 30)
+		s := newStory(handover).acquired(10, 33, "a")
+		if handover == seal {
+			s.sealed(15)
+		}
+		return s.write(1, history.Create, 33, "a", 20, 30)
 	}
 	for name, c := range map[string]struct {
 		story *story
@@ -331,23 +347,36 @@ func TestChecks(t *testing.T) {
 		"Seal: an update commits after the stamp": {
 			story: begin(seal).acquired(50, 34, "b").stamped(60).write(2, history.MergePatch, 33, "a", 55, 65).sealed(70),
 			want:  []string{neverFalls, afterSeal, linear}},
+		"Seal: a holder writes before its term is sealed": {
+			story: begin(seal).acquired(50, 34, "b").write(2, history.PatchStatus, 34, "b", 55, 60).stamped(65).sealed(70),
+			want:  []string{beforeSeal}},
+		"Seal: a holder is held up until its term is sealed": {
+			story: begin(seal).acquired(50, 34, "b").early(2, 55, 75).stamped(65).sealed(70)},
+		"Seal: a holder is held up after its term was sealed": {
+			story: begin(seal).acquired(50, 34, "b").stamped(65).sealed(70).early(2, 71, 75),
+			want:  []string{justified}},
+		"an intent to delete that is there already presents nothing": {story: func() *story {
+			s := begin(lazy).refused(2, history.MergePatch, 33, "a", "MissingToken", 40, 50)
+			s.run.Ops[len(s.run.Ops)-1].Intent = true
+			return s
+		}()},
 		"Seal: a late create is written until it is stamped": {
-			story: newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).
+			story: newStory(seal).acquired(10, 33, "a").sealed(15).acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).
 				write(3, history.MergePatch, 33, "a", 45, 80).stamped(90)},
 		"Seal: a late create is written after it was stamped": {
-			story: newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).
+			story: newStory(seal).acquired(10, 33, "a").sealed(15).acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).
 				stamped(75).write(3, history.MergePatch, 33, "a", 45, 80),
 			want: []string{neverFalls, afterSeal, linear}},
 		"Seal: an object was forgotten, and an update commits after the seal": {
 			story: begin(seal).acquired(50, 34, "b").sealed(70).write(2, history.MergePatch, 33, "a", 75, 80),
 			want:  []string{afterSeal}},
 		"Seal: a late create is neither stamped nor reported": {story: func() *story {
-			s := newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70)
+			s := newStory(seal).acquired(10, 33, "a").sealed(15).acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70)
 			s.run.Meta.End = 20_000_000_000
 			return s
 		}(), want: []string{reported}},
 		"Seal: a late create is stamped and reported": {story: func() *story {
-			s := newStory(seal).acquired(10, 33, "a").acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).stamped(80)
+			s := newStory(seal).acquired(10, 33, "a").sealed(15).acquired(50, 34, "b").sealed(60).write(2, history.Create, 33, "a", 40, 70).stamped(80)
 			s.lease.Conditions = map[string]string{"LateCreate": "Reported: o"}
 			s.changeLease(90).run.Meta.End = 20_000_000_000
 			return s

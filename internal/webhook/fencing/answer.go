@@ -35,7 +35,7 @@ func answerOf(r *review, verdicts []fence.Verdict) admission.Response {
 	} else if i >= 0 {
 		answer = deny(r, verdicts[i])
 	} else if i := slices.IndexFunc(verdicts, unknown); i >= 0 {
-		answer = unavailable(r, verdicts[i].Message)
+		answer = unavailable(r, verdicts[i])
 	}
 	for _, v := range verdicts {
 		if v.Outcome == fence.Deny && v.Audited {
@@ -77,13 +77,23 @@ func tokenField(leaseName string) string {
 	return "metadata.annotations[" + v1alpha1.TokenKey(leaseName) + "]"
 }
 
-// unavailable answers that no correct verdict is possible now. The client may try again; nothing was admitted.
-func unavailable(r *review, message string) admission.Response {
-	return refuse(r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, message)
+// sealRetry is after how many seconds a write should be repeated that came before its term was sealed.
+const sealRetry = 1
+
+// unavailable answers that no admission is possible now. The client may try again; nothing was admitted. The time to retry
+// after makes clients do so by themselves, which a write that is merely early wants; client-go gives up after ten times.
+func unavailable(r *review, v fence.Verdict) admission.Response {
+	answer := refuse(r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, v.Message,
+		metav1.StatusCause{Type: metav1.CauseType(v.Reason), Message: v.Message, Field: tokenField(v.Lease.Name)})
+	if v.Reason == fence.SealPending {
+		answer.Result.Details.RetryAfterSeconds = sealRetry
+	}
+	return answer
 }
 
 func refuseUnavailable(r *review, err error) admission.Response {
-	return unavailable(r, "cannot tell whether this write is current, so it is not admitted: "+err.Error())
+	return refuse(r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+		"cannot tell whether this write is current, so it is not admitted: "+err.Error())
 }
 
 func refuseMalformed(err error) admission.Response {

@@ -94,8 +94,7 @@ func NewMetrics() *Metrics {
 func (*Metrics) LabelSets() map[string]map[string][]string {
 	outcomes := []string{outcomeAllow, outcomeDeny, outcomeUnavailable}
 	reasons := []string{reasonUnguarded, reasonCannotTell, reasonMalformedCall}
-	for _, r := range slices.Concat(fence.AllowReasons(), fence.DenyReasons(),
-		[]fence.Reason{fence.NotStamped, fence.UnsupportedOperation, fence.NotFresh}) {
+	for _, r := range slices.Concat(fence.AllowReasons(), fence.DenyReasons(), fence.UnavailableReasons(), []fence.Reason{fence.NotFresh}) {
 		if !slices.Contains(reasons, string(r)) {
 			reasons = append(reasons, string(r))
 		}

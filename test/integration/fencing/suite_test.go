@@ -100,6 +100,9 @@ func begin(ctx context.Context, mutations ...func(*v1alpha1.FencedLease)) *story
 	// The controller may write conditions in between.
 	Eventually(func() error { return env.Acquire(ctx, admin, s.lease, "a") }).Should(Succeed())
 	s.a = *s.lease.Status.Token
+	if s.lease.Status.Seal == v1alpha1.SealRequired {
+		s.awaitSealed(ctx)
+	}
 	return s
 }
 
@@ -152,13 +155,17 @@ func (s *story) value(ctx context.Context, name string) string {
 // carrying returns the client of the same user whose requests carry a token.
 func (s *story) carrying(token string) client.Client {
 	GinkgoHelper()
+	c, err := env.Client(s.carryingConfig(token))
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func (s *story) carryingConfig(token string) *rest.Config {
 	config := cluster.Config()
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "worker", Groups: []string{"system:masters"}, Extra: map[string][]string{s.key(): {token}},
 	}
-	c, err := env.Client(config)
-	Expect(err).NotTo(HaveOccurred())
-	return c
+	return config
 }
 
 func empty(namespace, name string) *unstructured.Unstructured {

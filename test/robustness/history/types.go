@@ -19,6 +19,8 @@ const (
 	OK Outcome = "ok"
 	// Refused means that the fence refused it; Cause says why. It was not applied.
 	Refused Outcome = "refused"
+	// Early means that it was held up as its term is still to be sealed. It was not applied.
+	Early Outcome = "early"
 	// Failed means that the answer says that it was not applied, for another reason than the fence: a conflict, no such object.
 	Failed Outcome = "failed"
 	// NotSent means that it did not leave the process, as the term had ended, or no connection could be opened.
@@ -109,6 +111,8 @@ type Op struct {
 	// Generation and Term are those that it presents.
 	Generation int64  `json:"generation,omitempty"`
 	Term       string `json:"term,omitempty"`
+	// Intent says that it only asks for the deletion of the object, which it may ask for already.
+	Intent bool `json:"intent,omitempty"`
 	// Ended says that the client knew that its term had ended.
 	Ended  bool  `json:"ended,omitempty"`
 	Invoke int64 `json:"invoke"`

@@ -142,7 +142,7 @@ func Summarize(out io.Writer, x *index.Index, s validate.Stats) {
 	say("unanswered writes that were committed: %d; commits by one of several unanswered deletes: %d; commits while a lease was deleted: %d",
 		s.UnknownResolved, s.UnsureDeletes, s.Unguarded)
 	say("refusals of terms that a restore had brought back: %d", s.BroughtBack)
-	outcomes := []history.Outcome{history.OK, history.Refused, history.Failed, history.NotSent, history.Unknown}
+	outcomes := []history.Outcome{history.OK, history.Refused, history.Early, history.Failed, history.NotSent, history.Unknown}
 	row := func(name string, counts map[history.Outcome]int) {
 		text := fmt.Sprintf("%-18s", name)
 		for _, outcome := range outcomes {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/internal/fence"
 	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
@@ -159,6 +161,8 @@ func judge(op *history.Op, code int, answer []byte, err error) {
 	switch {
 	case refused:
 		op.Outcome, op.Cause = history.Refused, string(refusal.Type)
+	case early(status):
+		op.Outcome = history.Early
 	case code >= http.StatusInternalServerError:
 		op.Outcome = history.Unknown
 	case code == http.StatusNotFound && op.Verb.Reads():
@@ -166,6 +170,13 @@ func judge(op *history.Op, code int, answer []byte, err error) {
 	default:
 		op.Outcome, op.Cause = history.Failed, string(status.Reason)
 	}
+}
+
+// early tells whether a write was held up as its term is still to be sealed.
+func early(status *metav1.Status) bool {
+	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool {
+		return string(c.Type) == string(fence.SealPending)
+	})
 }
 
 // seen returns the objects of an answer.

@@ -245,7 +245,7 @@ func (w *writer) read(ctx context.Context, name string) map[string]any {
 
 // intend writes the intent to delete an object into it, and returns the body of the delete.
 func (w *writer) intend(ctx context.Context, client *http.Client, name string) map[string]any {
-	c := &call{op: &history.Op{Object: name, Verb: history.MergePatch, Carrier: history.Annotation}, method: http.MethodPatch, contentType: mergeType, path: w.path(name)}
+	c := &call{op: &history.Op{Object: name, Verb: history.MergePatch, Carrier: history.Annotation, Intent: true}, method: http.MethodPatch, contentType: mergeType, path: w.path(name)}
 	w.prepare(c)
 	key := v1alpha1.TokenKey(w.actor.config.Lease.Name)
 	c.body = map[string]any{

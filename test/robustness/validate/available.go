@@ -48,7 +48,7 @@ func Streaks(x *index.Index) []Streak {
 		switch op.Outcome {
 		case history.OK:
 			streak = Streak{}
-		case history.Refused, history.Failed:
+		case history.Refused, history.Failed, history.Early:
 			// It was answered, and says nothing about the next one.
 		case history.Unknown, history.NotSent:
 			if streak.Length == 0 {

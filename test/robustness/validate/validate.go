@@ -8,7 +8,6 @@ package validate
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
@@ -29,6 +28,7 @@ func Checks() []Check {
 		{"committed generations on an object never fall", NeverFalls},
 		{"the mark moves in the same commit", MarkMoves},
 		{"no write that was sent after its term had ended commits", NoLateWrite},
+		{"no write under a term commits before its seal", NoneBeforeSeal},
 		{"no write under an older generation commits after the seal of a newer one", NoneAfterSeal},
 		{"every late create was stamped and reported", LateCreatesReported},
 		{"every refusal was justified", RefusalsJustified},
@@ -231,146 +231,22 @@ func late(lease *index.Lease, c *index.Commit, op *history.Op) string {
 	return fmt.Sprintf("its term had ended at revision %d, %.3f ms before it was sent", end.Revision, float64(op.Invoke-end.Observed)/1e6)
 }
 
-// seal is a generation of a lease that was sealed.
-type seal struct {
-	epoch      int
-	generation int64
-	// acquired and revision are when its term began and when it was sealed.
-	acquired, revision int64
-}
-
-func seals(lease *index.Lease) []seal {
-	var all []seal
-	for i, span := range lease.Spans {
-		if i == 0 || !span.Exists || span.SealedGeneration <= lease.Spans[i-1].SealedGeneration {
-			continue
-		}
-		s := seal{epoch: span.Epoch, generation: span.SealedGeneration, revision: span.Revision}
-		if begin := lease.Find(span.Epoch, span.Generation, span.Term); begin != nil {
-			s.acquired = begin.Revision
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
-// NoneAfterSeal checks that a seal has stamped every object that was there when its term began, and that no older write
-// commits after it. A late create is no violation, nor is what is written to it until the controller has stamped it.
-func NoneAfterSeal(x *index.Index) []string {
-	var found problems
-	for _, lease := range leases(x) {
-		for _, s := range seals(lease) {
-			checkSeal(&found, lease, s)
-		}
-	}
-	return found
-}
-
-func checkSeal(found *problems, lease *index.Lease, s seal) {
-	marks := map[string]int64{}   // by uid, of what existed when the seal was done
-	created := map[string]int64{} // revisions
-	for _, c := range lease.Commits {
-		if c.Epoch != s.epoch {
-			continue
-		}
-		if c.Created {
-			created[c.UID] = c.Revision
-		}
-		if c.Revision < s.revision {
-			if marks[c.UID] = index.Generation(c.Object.Marks[lease.Name]); c.Deleted {
-				delete(marks, c.UID)
-			}
-			continue
-		}
-		if c.Unguarded || c.Created || generation(c) >= s.generation {
-			continue
-		}
-		stamped := c.Before != nil && index.Generation(c.Before.Marks[lease.Name]) >= s.generation
-		if created[c.UID] > s.acquired && !stamped {
-			continue // a late create that the controller has not found yet
-		}
-		found.add("%s was written under %d after generation %d had been sealed at revision %d: %s", at(c), generation(c), s.generation, s.revision, describe(c))
-	}
-	for uid, mark := range marks {
-		if mark < s.generation && created[uid] <= s.acquired {
-			found.add("generation %d of %s was sealed at revision %d, and object %s had mark %d", s.generation, lease.LeaseRef, s.revision, uid, mark)
-		}
-	}
-}
-
-// LateCreates are the objects that were created under an older generation after the term of a generation that is sealed.
-func LateCreates(x *index.Index) []*index.Commit {
-	var late []*index.Commit
-	for _, lease := range leases(x) {
-		all := seals(lease)
-		for _, c := range lease.Commits {
-			if c.Created && !c.Unguarded && slices.ContainsFunc(all, func(s seal) bool {
-				return s.epoch == c.Epoch && s.acquired < c.Revision && generation(c) < s.generation
-			}) {
-				late = append(late, c)
-			}
-		}
-	}
-	return late
-}
-
-// reportTime is how long the controller may take to report a late create while nothing is broken.
-const reportTime = int64(10 * time.Second)
-
-// LateCreatesReported checks that an object that was created under an older generation after a seal is stamped, and that the
-// lease says so, unless it is deleted, the term ends, something breaks or the run ends meanwhile.
-func LateCreatesReported(x *index.Index) []string {
-	var found problems
-	for _, lease := range leases(x) {
-		for _, c := range lease.Commits {
-			until := c.Observed + reportTime
-			if !c.Created || c.Unguarded || until > x.Run.Meta.End || disturbed(x, lease, c, until) {
-				continue
-			}
-			for _, s := range seals(lease) {
-				if s.epoch != c.Epoch || s.revision > c.Revision || generation(c) >= s.generation || ended(lease, s, until) {
-					continue
-				}
-				stamped := slices.ContainsFunc(lease.Commits, func(later *index.Commit) bool {
-					return later.Epoch == c.Epoch && later.UID == c.UID && later.Revision > c.Revision && !later.Deleted &&
-						index.Generation(later.Object.Marks[lease.Name]) >= s.generation
-				})
-				reported := slices.ContainsFunc(lease.Reports, func(r index.Report) bool { return r.Epoch == c.Epoch && r.Revision > c.Revision })
-				if !stamped || !reported {
-					found.add("%s was created late, after the seal of %d: stamped %t, reported %t", at(c), s.generation, stamped, reported)
-				}
-			}
-		}
-	}
-	return found
-}
-
-// disturbed tells whether a late create need not be reported: something was broken, or the object was gone.
-func disturbed(x *index.Index, lease *index.Lease, c *index.Commit, until int64) bool {
-	return slices.ContainsFunc(x.Run.Faults, func(f history.Fault) bool { return f.Begin < until && f.End+reportTime > c.Observed }) ||
-		slices.ContainsFunc(lease.Commits, func(later *index.Commit) bool {
-			return later.Deleted && later.UID == c.UID && later.Epoch == c.Epoch && later.Observed < until
-		})
-}
-
-// ended tells whether the term of a seal ended before a time.
-func ended(lease *index.Lease, s seal, until int64) bool {
-	return slices.ContainsFunc(lease.Spans, func(span *index.Span) bool {
-		return span.Epoch == s.epoch && span.Revision > s.revision && span.Generation > s.generation && span.Earliest < until
-	})
-}
-
 // RefusalsJustified checks each refusal: at some moment between the call and the answer its token must not have been the
 // holder's.
 func RefusalsJustified(x *index.Index) []string {
 	var found problems
 	for _, lease := range leases(x) {
 		for _, op := range x.Ops(lease.LeaseRef) {
-			if op.Outcome != history.Refused || cannotCarry(op) || lease.BroughtBack(x.Run.Meta, op) {
+			if cannotCarry(op) || lease.BroughtBack(x.Run.Meta, op) {
 				continue
 			}
-			if epoch, current := Current(x, lease, op); current && !forgotten(epoch, op) {
+			epoch, current := Current(x, lease, op)
+			switch {
+			case !current:
+			case op.Outcome == history.Refused && !forgotten(epoch, op):
 				found.add("%s was refused while its term was current: %s", index.Describe(op), op.Message)
+			case op.Outcome == history.Early && sealedBefore(lease, epoch, op):
+				found.add("%s was held up though its term was sealed: %s", index.Describe(op), op.Message)
 			}
 		}
 	}
@@ -378,10 +254,12 @@ func RefusalsJustified(x *index.Index) []string {
 }
 
 // cannotCarry tells whether an operation presents no token though its client has one: a Scale and a collection have no
-// annotations, and the intent to delete is the last write's only until there is another one.
+// annotations, the intent to delete is the last write's only until there is another one, and presents nothing if it is stored
+// already.
 func cannotCarry(op *history.Op) bool {
 	return op.Carrier == history.None ||
-		op.Carrier == history.Annotation && (op.Verb == history.Scale || op.Verb.Deletes())
+		op.Carrier == history.Annotation && (op.Verb == history.Scale || op.Verb.Deletes()) ||
+		op.Intent && op.Cause == "MissingToken"
 }
 
 // Current tells whether the token of an operation was the holder's during all of it, and in which epoch.
