@@ -101,7 +101,7 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 			FailurePolicy:      ptr.To(admissionv1.Fail),
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 			MatchConstraints:   policyConstraints(in, resolved.placed, ""),
-			MatchConditions:    []admissionv1.MatchCondition{{Name: "carrying", Expression: celMatch(in, isProbe, "("+celHasExtra+" || ("+celNamesMark(in.Sealer)+"))")}},
+			MatchConditions:    []admissionv1.MatchCondition{{Name: "carrying", Expression: celMatch(in, isProbe, "("+celHasExtra+" || ("+celStamp(in.Sealer)+"))")}},
 			Variables: []admissionv1.Variable{
 				{Name: "now", Expression: celAnnotations},
 				{Name: "stored", Expression: celStored},

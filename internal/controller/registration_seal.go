@@ -21,19 +21,10 @@ const (
 	celStampToken   = celFieldManager + ".split('" + seal.Separator + "')[1]"
 )
 
-// celStamp is true for a stamp of a seal, and never fails: an update by the manager's own user, whose field manager names
-// the mark, and which changes nothing but this mark. The same write of anybody else, and one that changes anything else,
-// is a write like any other.
+// celStamp is true for a write by the manager's own user whose field manager names a mark, and never fails. The policy makes
+// that mark of it. A write that changes anything else as well is no stamp to the webhook (celChangesMarkOnly), which judges
+// it by the mark that it sets. The condition costs next to nothing for all others.
 func celStamp(user string) string {
-	if user == "" {
-		return "false"
-	}
-	return celNamesMark(user) + " && " + celChangesMarkOnly()
-}
-
-// celNamesMark is true for an update by the manager's own user whose field manager names a mark. It costs next to nothing
-// for all others.
-func celNamesMark(user string) string {
 	if user == "" {
 		return "false"
 	}
@@ -46,18 +37,20 @@ func celNamesMark(user string) string {
 	}, " && ")
 }
 
-// celChangesMarkOnly is true if the object is the stored one, but for the mark that the field manager names.
+// celChangesMarkOnly is true if the object is the stored one, but for the mark that the field manager names. It is for the
+// validating phase, where the API server has raised the generation of a custom resource that has changed in anything but
+// its metadata; comparing that by CEL is what a seal would spend most of its time on.
 func celChangesMarkOnly() string {
 	annotations, stored := celAnnotations, celStored
-	return strings.Join([]string{
-		"object.all(k, k == 'metadata' || (k in oldObject && object[k] == oldObject[k]))",
-		"oldObject.all(k, k in object)",
-		"object.metadata.all(k, k in ['annotations', 'managedFields', 'resourceVersion'] || (k in oldObject.metadata && object.metadata[k] == oldObject.metadata[k]))",
-		"oldObject.metadata.all(k, k in ['annotations', 'managedFields', 'resourceVersion'] || k in object.metadata)",
-		annotations + ".all(k, (k in " + stored + " && " + stored + "[k] == " + annotations + "[k]) || " +
-			"(k == " + celStampKey + " && " + annotations + "[k] == " + celStampToken + "))",
-		stored + ".all(k, k in " + annotations + ")",
-	}, " && ")
+	conditions := []string{"object.metadata.generation == oldObject.metadata.generation"}
+	for _, field := range []string{"labels", "finalizers", "ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+		conditions = append(conditions, "object.metadata.?"+field+" == oldObject.metadata.?"+field)
+	}
+	return strings.Join(append(conditions,
+		annotations+".all(k, (k in "+stored+" && "+stored+"[k] == "+annotations+"[k]) || "+
+			"(k == "+celStampKey+" && "+annotations+"[k] == "+celStampToken+"))",
+		stored+".all(k, k in "+annotations+")",
+	), " && ")
 }
 
 // celStamped is the list of the operations that turn a stamp into the mark. A mark of the same term is left as it is,
@@ -73,5 +66,5 @@ func stampExempt(user string) []admissionv1.MatchCondition {
 	if user == "" {
 		return nil
 	}
-	return []admissionv1.MatchCondition{{Name: matchNotStamp, Expression: "!(" + celStamp(user) + ")"}}
+	return []admissionv1.MatchCondition{{Name: matchNotStamp, Expression: "!(" + celStamp(user) + " && " + celChangesMarkOnly() + ")"}}
 }

@@ -327,7 +327,7 @@ func TestEntriesForStampsAreNarrow(t *testing.T) {
 			for _, c := range w.MatchConditions {
 				conditions = append(conditions, c.Name)
 			}
-			if diff := cmp.Diff([]string{"made-with-a-credential", "carrying-no-token", "setting-no-token", "not-by-the-system"}, conditions); diff != "" {
+			if diff := cmp.Diff([]string{"to-be-marked-for-its-credential"}, conditions); diff != "" {
 				t.Fatalf("conditions of %s (-want +got):\n%s", w.Name, diff)
 			}
 			for _, rule := range w.Rules {

@@ -24,10 +24,7 @@ const (
 	matchNotSystems = "not-deleted-by-the-system"
 	// stampEntry begins the names of the entries by which writes are marked for their credential.
 	stampEntry      = "stamp-"
-	matchCredential = "made-with-a-credential"
-	matchNoToken    = "carrying-no-token"
-	matchNoMark     = "setting-no-token"
-	matchNoSystem   = "not-by-the-system"
+	matchCredential = "to-be-marked-for-its-credential"
 )
 
 // guardsConfiguration calls the webhook for guarded writes other than those to /status.
@@ -147,34 +144,26 @@ func systemConditions(users []string) []admissionv1.MatchCondition {
 
 // stampConditions keep away every write that cannot have to be marked for its credential: one that is not made with a
 // bearer token, such as those of users with certificates, one whose request carries a fencing token, one that sets one
-// itself, and those of system writers and of the manager, which are no leaders.
+// itself, and those of system writers and of the manager, which are no leaders. It is one condition, as the API server evaluates
+// each of several in any case.
 func stampConditions(systemWriters []string, manager string) []admissionv1.MatchCondition {
 	credential := "'" + v1alpha1.CredentialKey + "'"
-	conditions := []admissionv1.MatchCondition{
-		{
-			Name: matchCredential,
-			Expression: "has(request.userInfo.extra) && " + credential + " in request.userInfo.extra && " +
-				"request.userInfo.extra[" + credential + "].size() == 1 && " +
-				"request.userInfo.extra[" + credential + "][0].startsWith('" + v1alpha1.CredentialPrefix + "')",
-		},
-		{Name: matchNoToken, Expression: "!" + celHasExtra},
-		{
-			Name: matchNoMark,
-			Expression: "!(" + celAnnotations + ".exists(k, " + celIsMark + " && !(k in " + celStored + " && " +
-				celStored + "[k] == " + celAnnotations + "[k])))",
-		},
-	}
+	var conditions []string
 	users := slices.Clone(systemWriters)
 	if manager != "" {
 		users = append(users, manager)
 	}
 	if len(users) > 0 {
-		sorted := slices.Compact(slices.Sorted(slices.Values(users)))
-		conditions = append(conditions, admissionv1.MatchCondition{
-			Name: matchNoSystem, Expression: "!(request.userInfo.username in " + celList(sorted) + ")",
-		})
+		conditions = append(conditions, "!(request.userInfo.username in "+celList(slices.Compact(slices.Sorted(slices.Values(users))))+")")
 	}
-	return conditions
+	conditions = append(conditions,
+		"has(request.userInfo.extra) && "+credential+" in request.userInfo.extra",
+		"request.userInfo.extra["+credential+"].size() == 1",
+		"request.userInfo.extra["+credential+"][0].startsWith('"+v1alpha1.CredentialPrefix+"')",
+		"!"+celHasExtra,
+		"!("+celAnnotations+".exists(k, "+celIsMark+" && !(k in "+celStored+" && "+celStored+"[k] == "+celAnnotations+"[k])))",
+	)
+	return []admissionv1.MatchCondition{{Name: matchCredential, Expression: strings.Join(conditions, " && ")}}
 }
 
 // celIsProbe is true for the dry-run create of the object of this name, and never fails.

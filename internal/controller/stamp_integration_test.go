@@ -62,25 +62,25 @@ func stamps(s *suite, _ *running) {
 		{name: "a mark that would fall is kept by the mark policy", stored: "36.cccccccc", token: token, want: "36.cccccccc", refused: true},
 		{name: "what is no token stamps nothing", stored: "34.aaaaaaaa", token: "nonsense", want: "34.aaaaaaaa", called: true},
 		{name: "of another user is a write like any other", stored: "34.aaaaaaaa", as: other, token: token, want: "34.aaaaaaaa", called: true},
-		{name: "with another change is a write like any other", stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa", called: true, patch: func(client.Object) string {
+		{name: "with another change is marked, and judged like any other write", stored: "34.aaaaaaaa", token: token, want: token, called: true, patch: func(client.Object) string {
 			return `{"spec":{"value":"new"}}`
 		}},
-		{name: "with a label is a write like any other", stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa", called: true, patch: func(client.Object) string {
+		{name: "with a label is marked, and judged like any other write", stored: "34.aaaaaaaa", token: token, want: token, called: true, patch: func(client.Object) string {
 			return `{"metadata":{"labels":{"a":"b"}}}`
 		}},
-		{name: "with a finalizer is a write like any other", stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa", called: true, patch: func(client.Object) string {
+		{name: "with a finalizer is marked, and judged like any other write", stored: "34.aaaaaaaa", token: token, want: token, called: true, patch: func(client.Object) string {
 			return `{"metadata":{"finalizers":["example.com/a"]}}`
 		}},
-		{name: "without the finalizers is a write like any other", stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa", called: true, patch: func(client.Object) string {
+		{name: "without the finalizers is marked, and judged like any other write", stored: "34.aaaaaaaa", token: token, want: token, called: true, patch: func(client.Object) string {
 			return `{"metadata":{"finalizers":null}}`
 		}},
-		{name: "with another annotation is a write like any other", stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa", called: true, patch: func(client.Object) string {
+		{name: "with another annotation is marked, and judged like any other write", stored: "34.aaaaaaaa", token: token, want: token, called: true, patch: func(client.Object) string {
 			return `{"metadata":{"annotations":{"example.com/a":"b"}}}`
 		}},
-		{name: "without an annotation is a write like any other", stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa", called: true, patch: func(client.Object) string {
+		{name: "without an annotation is marked, and judged like any other write", stored: "34.aaaaaaaa", token: token, want: token, called: true, patch: func(client.Object) string {
 			return `{"metadata":{"annotations":{"example.com/kept":null}}}`
 		}},
-		{name: "with another mark is a write like any other", stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa", called: true, patch: func(client.Object) string {
+		{name: "with another mark is marked, and judged like any other write", stored: "34.aaaaaaaa", token: token, want: token, called: true, patch: func(client.Object) string {
 			return `{"metadata":{"annotations":{"token.fencedlease.io/another":"99.aaaaaaaa"}}}`
 		}},
 		{name: "where nothing is guarded nothing is stamped", namespace: open, stored: "34.aaaaaaaa", token: token, want: "34.aaaaaaaa"},
