@@ -94,12 +94,12 @@ func TestNothingIsWrittenBeforeTheSeal(t *testing.T) {
 	const markA, intentB, nowA, nowB = "33.aaaaaaaa/1", "34.bbbbbbbb/delete", "33.aaaaaaaa/2", "34.bbbbbbbb/2"
 	early := unavailable(fence.SealPending)
 	checkRows(t, map[string]row{
-		"a create":        {create(marked(nowB)), fresh(unsealed()), early},
-		"an update":       {update(marked(markA), marked(nowB)), fresh(unsealed()), early},
-		"a status write":  {status(marked(markA), marked(markA), carrying(nowB)), fresh(unsealed()), early},
-		"a scale write":   {scale(marked(markA), carrying(nowB)), fresh(unsealed()), early},
-		"a delete":        {remove(marked(markA), carrying(nowB)), fresh(unsealed()), early},
-		"a delete intent": {remove(marked(intentB)), fresh(unsealed()), early},
+		"a create":       {create(marked(nowB)), fresh(unsealed()), early},
+		"an update":      {update(marked(markA), marked(nowB)), fresh(unsealed()), early},
+		"a status write": {status(marked(markA), marked(markA), carrying(nowB)), fresh(unsealed()), early},
+		"a scale write":  {scale(marked(markA), carrying(nowB)), fresh(unsealed()), early},
+		"a delete":       {remove(marked(markA), carrying(nowB)), fresh(unsealed()), early},
+		"a late create is deleted by the seal itself": {remove(marked(intentB)), fresh(unsealed()), allow(fence.DeleteIntent)},
 		"a write with the credential of the term": {
 			update(marked(markA), marked("34.bbbbbbbb"), using(credentialOfB)), fresh(unsealed()), early},
 		"a write of an object that the seal has stamped already": {

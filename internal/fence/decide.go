@@ -147,7 +147,8 @@ func (d *decision) withoutToken() Verdict {
 	}
 	switch {
 	case d.deleteIntended():
-		return d.admit(DeleteIntent)
+		// Also before the term's seal, in which only the seal itself writes this mark, into late creates.
+		return Verdict{Outcome: Allow, Reason: DeleteIntent}
 	case w.Override.Reason != "" && w.Override.Permitted:
 		return Verdict{Outcome: Allow, Reason: Overridden}
 	case w.finalDelete():
@@ -191,18 +192,13 @@ func (d *decision) withToken() Verdict {
 		return d.deny(Released, d.sayReleased())
 	case !lease.Audit && !d.stamped():
 		return Verdict{Outcome: Unavailable, Reason: NotStamped, Message: d.sayNotStamped()}
-	default:
-		return d.admit(CurrentToken)
-	}
-}
-
-// admit admits a write of the current term, unless that is still to be sealed: a write of it could otherwise be followed by
-// one of an ended term, which a replica that is behind admits by the mark. A status write moves no mark to keep that out.
-func (d *decision) admit(reason Reason) Verdict {
-	if d.view.Lease.sealPending() {
+	case lease.sealPending():
+		// A write of this term could be followed by one of an ended term, which a replica that is behind admits by the mark. A
+		// status write moves no mark to keep that out.
 		return Verdict{Outcome: Unavailable, Reason: SealPending, Message: d.saySealPending()}
+	default:
+		return Verdict{Outcome: Allow, Reason: CurrentToken}
 	}
-	return Verdict{Outcome: Allow, Reason: reason}
 }
 
 // markMayBeDeleted reports whether the write deletes an object whose mark no real history can have produced: the only

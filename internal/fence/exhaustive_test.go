@@ -344,7 +344,7 @@ func TestADryRunCannotMatter(t *testing.T) {
 		"Write.Writer.Username", "Write.Writer.Groups", "Write.Writer.Extra",
 		"Write.Change", "Write.System.Collectors", "Write.System.Migrators", "Write.Override.Reason", "Write.Override.Permitted",
 		"View.Lease.Namespace", "View.Lease.Name", "View.Lease.Gone", "View.Lease.Audit", "View.Lease.Generation",
-		"View.Lease.Term", "View.Lease.Holder", "View.Lease.Handover", "View.Lease.SealedGeneration", "View.Lease.Credentials",
+		"View.Lease.Term", "View.Lease.Holder", "View.Lease.Handover", "View.Lease.Seal", "View.Lease.SealedGeneration", "View.Lease.Credentials",
 		"View.Origin", "View.MustPresent", "View.SealCovers",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -222,8 +222,6 @@ func (c contract) aMissingToken() (essence, bool) {
 	switch {
 	case !c.fresh():
 		return needsRead, true
-	case intent && c.firstWriteMustWait():
-		return unavailable("SealPending"), true
 	case intent:
 		return allow("DeleteIntent"), true
 	case c.w.Override.Permitted && c.w.Override.Reason != "":

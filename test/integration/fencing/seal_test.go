@@ -175,6 +175,28 @@ var _ = Describe("A late create", func() {
 		}
 	})
 
+	It("is deleted also if it appears while the seal is under way, in which the holder may not write yet", func(ctx SpecContext) {
+		s := begin(ctx, bySeal, deletingLate)
+		old := s.create(ctx, s.a)
+		name := newName()
+		var stamping *env.Hold
+		err := pause(ctx, name, func(ctx context.Context) error { return writes()[0].do(ctx, admin, s, name, fresh(s.a)) }, func() {
+			stamping = gap.Hold(func(r *admissionv1.AdmissionRequest) bool { return r.Name == old })
+			DeferCleanup(stamping.Release)
+			s.takeOver(ctx)
+			Eventually(stamping.Entered()).Should(Receive())
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() bool {
+			return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, empty(s.namespace, name)))
+		}).Should(BeTrue())
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(s.lease), s.lease)).To(Succeed())
+		Expect(*s.lease.Status.SealedGeneration).To(BeNumerically("<", *s.lease.Status.Generation))
+		stamping.Release()
+		s.awaitSealed(ctx)
+		Expect(s.markOf(ctx, old)).To(Equal(s.b))
+	})
+
 	It("with a finalizer is deleted as far as its finalizer lets it, and keeps it", func(ctx SpecContext) {
 		s := begin(ctx, bySeal, deletingLate)
 		name := late(ctx, s, func(ctx context.Context, name string) error {
