@@ -7,11 +7,13 @@ package manager_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -140,5 +142,38 @@ func (w *world) testReplacement(t *testing.T) {
 		writing.more(t, 20)
 		old = next
 	}
+	writing.mustNotHaveFailed(t)
+}
+
+// testLostElection takes the election from a replica, as its own pause does: it ends, as its controllers must, but the Service
+// sends reviews to it until it has seen that it is unready.
+func (w *world) testLostElection(t *testing.T) {
+	b := w.cluster.StartBalancer(t)
+	drains := func(o *manager.Options) { o.DrainDelay = 5 * time.Second }
+	first, err := product.StartManager(t.Context(), w.cluster, logOf(t), drains, replicaBehind(b))
+	must(t, err)
+	defer func() { _ = first.Stop() }()
+	writing := w.guard(t).keepWriting(t, 8)
+	second := w.start(t, drains, replicaBehind(b))
+	writing.more(t, 20)
+
+	lease := &coordinationv1.Lease{}
+	lease.Namespace, lease.Name = product.Namespace, "fencedlease-manager.fencedlease.io"
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":"somebody"}}`))
+	must(t, w.admin.Patch(t.Context(), lease, patch))
+	eventually(t, "unready", func() error {
+		if first.Ready(t.Context()) == nil {
+			return errors.New("the first replica is ready")
+		}
+		return nil
+	})
+	// The Service hears of it late.
+	writing.more(t, 20)
+	b.Remove(first.Port)
+	if err := first.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "leader election lost") {
+		t.Errorf("want an end by the lost election, got %v", err)
+	}
+	awaitControl(t, second)
+	writing.more(t, 20)
 	writing.mustNotHaveFailed(t)
 }

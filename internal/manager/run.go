@@ -120,6 +120,13 @@ func (p *parts) run(ctx context.Context, cancel context.CancelFunc) error {
 		viewed <- p.view.Start(viewing)
 	}()
 	err := p.manager.Start(ctx)
+	if ctx.Err() == nil {
+		// It has ended by itself, as it does when the election is lost. The controllers are, or are about to be, at rest, but API
+		// servers send reviews here until they have seen that this replica is unready.
+		p.ending.pass()
+		cancel()
+	}
+	p.ending.answering.Wait()
 	stop()
 	if err != nil {
 		err = fmt.Errorf("run manager: %w", err)
@@ -198,6 +205,7 @@ func (p *parts) newManager(getCertificate func(*tls.ClientHelloInfo) (*tls.Certi
 		GracefulShutdownTimeout:       &timeout,
 		// Tests run several managers in one process; names of controllers are constants.
 		Controller: config.Controller{SkipNameValidation: new(true)},
+		NewCache:   p.ending.newCache,
 		Client: client.Options{Cache: &client.CacheOptions{
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},

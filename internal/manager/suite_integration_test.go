@@ -65,6 +65,7 @@ func TestManager(t *testing.T) {
 	t.Run("metrics are a contract", w.testMetricsContract)
 	t.Run("every replica answers, one controls, and the next takes over", w.testReplicas)
 	t.Run("replicas are replaced without a failed write", w.testReplacement)
+	t.Run("a replica that lost the election leaves without a failed write", w.testLostElection)
 	t.Run("the installation is applied again without a failed write", w.testReapply)
 	t.Run("certificates of a folder are renewed, and their CA changes, without a failed write", w.testCertificatesOfAFolder)
 }

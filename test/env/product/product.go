@@ -149,6 +149,17 @@ func (m *Manager) Stop() error {
 	return err
 }
 
+// Wait returns what Run returned when the manager has ended by itself.
+func (m *Manager) Wait(ctx context.Context) error {
+	select {
+	case err := <-m.ended:
+		m.ended <- err
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (m *Manager) awaitReady(ctx context.Context) error {
 	last := errors.New("not asked yet")
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
