@@ -17,7 +17,7 @@ kind: Kustomization
 resources:
 - ../${1#config/}
 images:
-- name: controller
+- name: ghcr.io/fencedlease/fencedlease-manager
   newName: $name
   newTag: $tag
 YAML
