@@ -115,6 +115,11 @@ test: test-packages ## Run all tests: unit tests, then those against a real API 
 	@assets=$$(hack/controlplane/build.sh); echo "test: unit tests, then those on the API server of $$assets"; \
 	export KUBEBUILDER_ASSETS="$$assets"; $(RUN_TESTS) unit integration
 
+.PHONY: test-all
+test-all: test-packages ## Run what `make test` does and then the end-to-end specs, with one summary.
+	@assets=$$(hack/controlplane/build.sh); echo "test-all: unit tests, those on the API server of $$assets, and the end-to-end specs"; \
+	export KUBEBUILDER_ASSETS="$$assets" IMG=$(IMG); $(RUN_TESTS) unit integration e2e
+
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
 	@$(RUN_TESTS) unit

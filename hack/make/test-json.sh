@@ -2,8 +2,8 @@
 # Runs groups of tests one after the other and writes their results as one stream of go test's JSON, so that one summary
 # covers all of them. The second group does not begin if the first has failed. Nothing but errors goes to standard error:
 # gotestsum counts its lines as such.
-# Usage: test-json.sh unit|integration...   Environment: PKGS limits the packages, TESTFLAGS is added to go test;
-# integration needs KUBEBUILDER_ASSETS, see hack/controlplane.
+# Usage: test-json.sh unit|integration|e2e...   Environment: PKGS limits the packages, TESTFLAGS is added to go test;
+# integration needs KUBEBUILDER_ASSETS, see hack/controlplane, and e2e what e2e.sh needs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -42,6 +42,14 @@ for group in "$@"; do
       if [[ -z ${PKGS:-} ]]; then go build -race ./...; fi
       # shellcheck disable=SC2086
       go test -json -race -shuffle=on -timeout=40m -p=1 -count=1 -tags=integration ${TESTFLAGS:-} $packages
+      ;;
+    e2e)
+      # The specs on a cluster of their own, and, where that is a node of this machine, how it is ended in all ways. What is
+      # said beside the results is shown if it explains a failure.
+      mkdir -p bin/e2e
+      log=bin/e2e/test.log
+      if ! E2E_JSON=yes hack/make/e2e.sh test 2>"$log"; then cat "$log" >&2; exit 1; fi
+      if [[ ${E2E_PROVIDER:-} == node ]]; then go test -C hack/node -json -tags=e2e -count=1 -timeout=20m .; fi
       ;;
     *) echo "test-json: unknown group $group" >&2; exit 2 ;;
   esac

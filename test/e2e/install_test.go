@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -149,11 +148,6 @@ func installSpecs() {
 func unavailable(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= 500
-}
-
-// refusedByPolicy tells whether the API server itself has protected a mark.
-func refusedByPolicy(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "must not fall or vanish")
 }
 
 func generationOf(lease *v1alpha1.FencedLease) int64 { return ptr.Deref(lease.Status.Generation, 0) }

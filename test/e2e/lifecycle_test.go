@@ -7,7 +7,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -15,8 +18,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/env"
 )
 
@@ -35,11 +40,86 @@ func gone(ctx context.Context, object client.Object) {
 	Eventually(ctx, func() bool { return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(object), object)) }).Should(BeTrue())
 }
 
+// definedBefore returns the manifests of the previous state, or skips.
+func definedBefore() string {
+	GinkgoHelper()
+	manifests := os.Getenv("E2E_PREVIOUS_MANIFESTS")
+	if manifests == "" {
+		const why = "the previous state is not known: git has no commit before this one, or fetches none"
+		if os.Getenv("E2E_REQUIRE_PREVIOUS") == "yes" {
+			Fail(why)
+		}
+		Skip(why)
+	}
+	return manifests
+}
+
+// stored returns uid, spec and generations of all leases.
+func stored(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	leases := &v1alpha1.FencedLeaseList{}
+	Expect(admin.List(ctx, leases)).To(Succeed())
+	found := map[string]string{}
+	for i := range leases.Items {
+		lease := &leases.Items[i]
+		spec, err := json.Marshal(lease.Spec)
+		Expect(err).NotTo(HaveOccurred())
+		found[lease.Namespace+"/"+lease.Name] = fmt.Sprintf("%s %s %d %s", lease.UID, spec, generationOf(lease), ptr.Deref(lease.Status.Token, ""))
+	}
+	return found
+}
+
 func lifecycleSpecs() {
 	var highest int64
 	removeNamespace := []string{"delete", "namespace", system, "--ignore-not-found", "--timeout=120s"}
 	removeDefinition := []string{"delete", "crd", "fencedleases.coordination.fencedlease.io", "--ignore-not-found", "--timeout=60s"}
 	removeAll := []string{"delete", "--ignore-not-found", "-k", "config/default", "--timeout=120s"}
+	It("is upgraded from the previous state without a failed write, and back with none that is stale", func(ctx SpecContext) {
+		manifests := definedBefore()
+		mustKubectl(ctx, removeAll...)
+		Eventually(ctx, registered).Should(Succeed())
+		// What is being deleted cannot be applied yet.
+		Eventually(ctx, func() error {
+			_, err := kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+			return err
+		}).Should(Succeed())
+		awaitManagers(ctx, 2)
+		image := func(ctx context.Context) string {
+			return mustKubectl(ctx, "-n", system, "get", "deployment", deployment, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+		}
+		Expect(image(ctx)).To(Equal(os.Getenv("E2E_PREVIOUS_IMAGE")))
+		g := useExamples(ctx)
+
+		By("upgrading by the command of the installation")
+		l := startLoad(ctx, g)
+		l.more(ctx, 50)
+		before := stored(ctx)
+		begin := time.Now()
+		install(ctx)
+		Expect(image(ctx)).NotTo(Equal(os.Getenv("E2E_PREVIOUS_IMAGE")))
+		g.awaitReady(ctx)
+		took := time.Since(begin)
+		l.more(ctx, 100)
+		Expect(stored(ctx)).To(Equal(before), "leases are held as before, and their specs are what they were")
+		Expect(l.end(fmt.Sprintf("upgrade (%.1f s until the last old pod was gone)", took.Seconds()))).To(BeEmpty())
+
+		By("going back by the same command with the old manifests")
+		l = startLoad(ctx, g)
+		l.more(ctx, 50)
+		before = stored(ctx)
+		mustKubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+		awaitManagers(ctx, 2)
+		g.awaitReady(ctx)
+		l.more(ctx, 100)
+		Expect(stored(ctx)).To(Equal(before))
+		for _, f := range l.end("downgrade") {
+			Expect(unavailable(f.err)).To(BeTrue(), "%v", f.err)
+		}
+		install(ctx)
+		next := g.acquire(ctx, "c")
+		mustCreateIn(ctx, next, "daily")
+	}, SpecTimeout(7*time.Minute))
+
 	for _, c := range []struct {
 		name  string
 		order [][]string

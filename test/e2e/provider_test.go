@@ -19,8 +19,8 @@ type provider interface {
 	pause(ctx context.Context, container string) error
 	resume(ctx context.Context, container string) error
 	kill(ctx context.Context, container string) error
-	// killAPIServer kills the API server. Something starts it again.
-	killAPIServer(ctx context.Context) error
+	// signalAPIServer sends a signal to the API server. Something starts it again when it has ended.
+	signalAPIServer(ctx context.Context, signal string) error
 	// enforcesPolicies tells whether the network plugin enforces network policies.
 	enforcesPolicies() bool
 }
@@ -59,8 +59,8 @@ func (p nodeProvider) kill(ctx context.Context, container string) error {
 	return run(ctx, p.program, "ctr", "task", "kill", "-s", "SIGKILL", container)
 }
 
-func (p nodeProvider) killAPIServer(ctx context.Context) error {
-	return run(ctx, p.program, "kill", "kube-apiserver")
+func (p nodeProvider) signalAPIServer(ctx context.Context, signal string) error {
+	return run(ctx, p.program, "kill", "kube-apiserver", signal)
 }
 
 // The plugin bridge knows no policies.
@@ -85,8 +85,8 @@ func (p kindProvider) kill(ctx context.Context, container string) error {
 	return p.onNode(ctx, "ctr", "-n", "k8s.io", "task", "kill", "-s", "SIGKILL", container)
 }
 
-func (p kindProvider) killAPIServer(ctx context.Context) error {
-	return p.onNode(ctx, "sh", "-c", `kill -KILL "$(pidof kube-apiserver)"`)
+func (p kindProvider) signalAPIServer(ctx context.Context, signal string) error {
+	return p.onNode(ctx, "sh", "-c", `kill -s "$0" "$(pidof kube-apiserver)"`, signal)
 }
 
 // kind's own plugin enforces policies since v0.24.

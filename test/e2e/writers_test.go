@@ -172,6 +172,13 @@ func (l *load) more(ctx context.Context, n int) {
 	}).Should(Succeed())
 }
 
+// failed returns how many writes of the leader have failed so far.
+func (l *load) failed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.failures)
+}
+
 // end stops writing, reports the figures, and fails if an ex-leader's write was admitted.
 func (l *load) end(what string) []failure {
 	GinkgoHelper()
