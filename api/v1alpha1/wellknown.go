@@ -11,6 +11,11 @@ const (
 	// the mark policy keeps it from falling.
 	TokenPrefix = "token.fencedlease.io/"
 
+	// OperationsPrefix is the prefix of the annotation that holds the business operations that were applied to a guarded
+	// object, newest first, as package operation writes them. The lease's name follows. The stamping policy sets it in the
+	// commit of the operation; the mark policy keeps it from any other change.
+	OperationsPrefix = "operations.fencedlease.io/"
+
 	// OverridePrefix is the prefix of the annotation, or of the key of userInfo.extra, with which a writer that may use
 	// the verb bypass says why a write without a token must pass. The lease's name follows.
 	OverridePrefix = "override.fencedlease.io/"
@@ -43,6 +48,9 @@ const (
 
 // TokenKey returns the key of the annotation, and of userInfo.extra, for a lease's name.
 func TokenKey(leaseName string) string { return TokenPrefix + leaseName }
+
+// OperationsKey returns the key of the annotation that records operations for a lease's name.
+func OperationsKey(leaseName string) string { return OperationsPrefix + leaseName }
 
 // OverrideKey returns the key of the override annotation, and of userInfo.extra, for a lease's name.
 func OverrideKey(leaseName string) string { return OverridePrefix + leaseName }

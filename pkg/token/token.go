@@ -42,6 +42,10 @@ const (
 	// generation may be deleted by a request that cannot carry a token itself.
 	OperationDelete = "delete"
 
+	// NoncePrefix begins an operation that only tells writes apart. It names no business operation: it is not recorded on
+	// the object and never looked up.
+	NoncePrefix = "_"
+
 	maxDigits = 18
 )
 
@@ -128,6 +132,15 @@ func (t Token) String() string {
 func (t Token) Possession() Token {
 	t.Operation = ""
 	return t
+}
+
+// Business reports whether the token's operation is a business operation: one that the object records, so that no other
+// write can repeat it. The empty operation, those that begin with NoncePrefix and the delete intent are not.
+func (t Token) Business() bool { return IsBusinessOperation(t.Operation) }
+
+// IsBusinessOperation reports whether an operation that Parse accepts is recorded on the object that it is applied to.
+func IsBusinessOperation(operation string) bool {
+	return operation != "" && operation != OperationDelete && !strings.HasPrefix(operation, NoncePrefix)
 }
 
 // IsZero reports whether t is the zero value, which stands for no token.

@@ -281,3 +281,18 @@ func mustParse(t *testing.T, text string) token.Token {
 	}
 	return parsed
 }
+
+func TestOperationsThatAreRecorded(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"34": false, "34/delete": false, "34/_": false, "34/_17": false, "34/17": true, "34/-": true, "34/delete-17": true, "34/a_": true,
+	} {
+		parsed, err := token.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.Business(); got != want {
+			t.Errorf("%s is recorded: want %v, got %v", text, want, got)
+		}
+	}
+}

@@ -38,8 +38,8 @@ type stamper struct {
 }
 
 func newStamper(p Possession) *stamper {
-	// Never returns an error. Text of letters and digits is a valid operation, and never the word for a delete intent.
-	return &stamper{possession: p, series: strings.ToLower(rand.Text()[:10])}
+	// Never returns an error. The prefix says that these operations only tell writes apart, and are not to be recorded.
+	return &stamper{possession: p, series: token.NoncePrefix + strings.ToLower(rand.Text()[:10])}
 }
 
 // mark is the annotation by which a write presents a token.
