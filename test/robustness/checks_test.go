@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/fence"
+	"github.com/fencedlease/fencedlease/pkg/token"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 	"github.com/fencedlease/fencedlease/test/robustness/index"
 	"github.com/fencedlease/fencedlease/test/robustness/model"
@@ -94,6 +95,12 @@ func (s *story) acquired(at, generation int64, term string) *story {
 // early is a write of B's that is held up.
 func (s *story) early(id, invoke, ret int64) *story {
 	s.op(id, history.MergePatch, 34, "b", invoke, ret, history.Early).Cause = string(fence.SealPending)
+	return s
+}
+
+// intended makes the last write of the object one that asks for its deletion.
+func (s *story) intended() *story {
+	s.object.Marks["n"] += "/" + token.OperationDelete
 	return s
 }
 
@@ -300,6 +307,11 @@ func TestChecks(t *testing.T) {
 			s.op(2, history.DeleteCollection, 33, "a", 61, 71, history.OK).Seen = []history.Seen{{Name: "o", UID: "u1"}}
 			return s.commits(&history.Op{Verb: history.Delete}, 70)
 		}(), want: []string{noLate, linear}},
+		"a holder asks for a deletion, and a client of an ended term deletes without a token": {
+			story: begin(lazy).acquired(50, 34, "b").write(2, history.MergePatch, 34, "b", 55, 60).intended().write(3, history.Delete, 33, "a", 65, 70)},
+		"an ended term has asked for a deletion, and its client deletes": {
+			story: begin(lazy).write(2, history.MergePatch, 33, "a", 40, 45).intended().acquired(50, 34, "b").write(3, history.Delete, 33, "a", 65, 70),
+			want:  []string{noLate, linear}},
 		"a refused write is committed": {story: func() *story {
 			s := begin(lazy)
 			refused := s.op(2, history.MergePatch, 33, "a", 60, 70, history.Refused)

@@ -6,7 +6,9 @@ package index
 import (
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/fencedlease/fencedlease/pkg/token"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
 
@@ -26,13 +28,15 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 	switch {
 	case commit.Deleted:
 		commit.Part = Gone
-		if commit.Op = deleted[life{commit.Epoch, commit.UID}]; commit.Op != nil {
-			x.MadeBy[commit.Op.ID] = commit
+		mark := commit.Object.Marks[commit.Lease.Name]
+		if op := deleted[life{commit.Epoch, commit.UID}]; op != nil {
+			commit.Op = underIntent(op, mark)
+			x.MadeBy[op.ID] = commit
 			return
 		}
 		for _, op := range unsure {
 			if op.Lease == commit.Lease && op.Object == commit.Name && op.Invoke < commit.Observed && x.Run.Meta.Epoch(op) == commit.Epoch && listed(op, commit.UID) {
-				commit.Candidates = append(commit.Candidates, op)
+				commit.Candidates = append(commit.Candidates, underIntent(op, mark))
 			}
 		}
 		if len(commit.Candidates) == 1 {
@@ -68,6 +72,17 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 	}
 	commit.Op = op
 	x.MadeBy[id] = commit
+}
+
+// underIntent returns a delete as it counts. One that presents no token, of an object whose mark asks for its deletion, is made
+// under the term of that mark, whoever sends it.
+func underIntent(op *history.Op, mark string) *history.Op {
+	if op.Carrier != history.None && op.Carrier != history.Annotation || !strings.HasSuffix(mark, "/"+token.OperationDelete) {
+		return op
+	}
+	counts := *op
+	counts.Generation, counts.Term = Generation(mark), Term(mark)
+	return &counts
 }
 
 // listed tells whether the answer to a delete, if there is one, has the object.
