@@ -42,6 +42,10 @@ const (
 	// MaxNameLength is the largest length of a FencedLease's name: it is also the name part of an annotation key.
 	MaxNameLength = 63
 
+	// CauseOperationRecord is the type of a cause, beside that of the refusal, whose message is the record of the operation
+	// that the write repeats, as package operation writes it.
+	CauseOperationRecord = "OperationRecord"
+
 	// StatusReasonFenced is the reason of the status with which a write is refused.
 	StatusReasonFenced = "Fenced"
 )

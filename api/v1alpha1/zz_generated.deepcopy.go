@@ -201,6 +201,11 @@ func (in *Guard) DeepCopyInto(out *Guard) {
 		*out = new(v1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.OperationHistoryLimit != nil {
+		in, out := &in.OperationHistoryLimit, &out.OperationHistoryLimit
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Subjects != nil {
 		in, out := &in.Subjects, &out.Subjects
 		*out = make([]Subject, len(*in))

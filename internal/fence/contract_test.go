@@ -88,6 +88,62 @@ func TestHowATokenArrives(t *testing.T) {
 	})
 }
 
+// An operation that the object records is applied once, by whatever verb and under whatever generation it comes again.
+func TestAnOperationIsAppliedOnce(t *testing.T) {
+	t.Parallel()
+	const markB, again, records = "34.bbbbbbbb/18", "34.bbbbbbbb/17", "18=34@2026-05-04T10:11:12Z 17=33"
+	applied := deny(fence.AlreadyApplied)
+	stored := func() *fence.Object { return recording(markB, records) }
+	showing := func(mark string) *fence.Object { return recording(mark, records) }
+	checkRows(t, map[string]row{
+		"update by annotation, after a newer operation":  {update(stored(), showing(again)), fresh(held()), applied},
+		"update by request":                              {update(stored(), showing(again), carrying(again)), fresh(held()), applied},
+		"update by request that was not stamped":         {update(stored(), stored(), carrying(again)), fresh(held()), applied},
+		"update with a credential, which names its term": {update(stored(), showing(again), using(credentialOfB)), fresh(listing(held())), applied},
+		"status": {status(stored(), stored(), carrying(again)), fresh(held()), applied},
+		"scale":  {scale(stored(), carrying(again)), fresh(held()), applied},
+		"delete": {remove(stored(), carrying(again)), fresh(held()), applied},
+		"by somebody who need not present a token":          {update(stored(), showing(again)), freshForOthers(held()), applied},
+		"in a term that is still to be sealed":              {update(stored(), showing(again)), fresh(unsealed()), applied},
+		"in Audit it is admitted":                           {update(stored(), showing(again)), fresh(inAudit()), audit(fence.AlreadyApplied)},
+		"under a sealed term the cached lease must be read": {update(stored(), showing(again)), covered(sealed()), needsRead},
+		"under a sealed term another operation needs no read": {
+			update(stored(), showing("34.bbbbbbbb/19")), covered(sealed()), allow(fence.SealedTerm)},
+		"a create meets no record":     {create(showing(again)), fresh(held()), allow(fence.CurrentToken)},
+		"another operation is applied": {update(stored(), showing("34.bbbbbbbb/1")), fresh(held()), allow(fence.CurrentToken)},
+		"the same write once more inherits the mark, as others do, and presents nothing": {
+			update(stored(), stored()), fresh(held()), deny(fence.MissingToken)},
+		"an ended leader is told that it is stale":   {update(stored(), showing("33.aaaaaaaa/17")), fresh(held()), deny(fence.StaleToken)},
+		"a released leader is told that it is":       {update(stored(), showing(again)), fresh(released()), deny(fence.Released)},
+		"another history is told that it is":         {update(stored(), showing("34.zzzzzzzz/17")), fresh(held()), deny(fence.ForkedTerm)},
+		"a nonce is never looked up":                 {update(recording(markB, "_17=34"), marked("34.bbbbbbbb/_17")), fresh(held()), allow(fence.CurrentToken)},
+		"the intent to delete is never looked up":    {update(recording(markB, "delete=34"), marked("34.bbbbbbbb/delete")), fresh(held()), allow(fence.CurrentToken)},
+		"what is stored and no record tells nothing": {update(recording(markB, "17=x 17"), marked(again)), fresh(held()), allow(fence.CurrentToken)},
+		"what another lease records tells nothing here": {
+			update(annotated(marked(markB), "operations.fencedlease.io/other", "17=34"), marked(again)), fresh(held()), allow(fence.CurrentToken)},
+	})
+}
+
+func TestTheRecordComesWithTheVerdict(t *testing.T) {
+	t.Parallel()
+	const again, records = "34.bbbbbbbb/17", "18=34 17=33@2026-05-04T10:11:12Z"
+	for name, test := range map[string]struct {
+		write fence.Write
+		want  string
+	}{
+		"of a repetition": {update(recording("34.bbbbbbbb/18", records), recording(again, records)), "17=33@2026-05-04T10:11:12Z"},
+		"of the operation of an inherited mark, by which its writer knows a repetition": {
+			update(recording(again, records), recording(again, records)), "17=33@2026-05-04T10:11:12Z"},
+		"but not of a write that removes nothing and shows no annotations": {status(recording(again, records), marked("")), ""},
+		"but not of a scale, which shows what is stored":                   {scale(recording(again, records)), ""},
+	} {
+		got := fence.Decide(test.write, fresh(held())).Recorded
+		if text := got.String(); got.Operation != "" && text != test.want || got.Operation == "" && test.want != "" {
+			t.Errorf("%s: want %q, got %q", name, test.want, text)
+		}
+	}
+}
+
 // A term that must be sealed writes nothing before it is, whoever holds it and whether or not it waits.
 func TestNothingIsWrittenBeforeTheSeal(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/operation"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
@@ -17,6 +18,9 @@ func Decide(w Write, v View) Verdict {
 	verdict := d.decide()
 	verdict.Lease = v.Lease
 	verdict.Presented = d.presented
+	if verdict.Reason == MissingToken || verdict.Reason == AlreadyApplied {
+		verdict.Recorded = d.recorded
+	}
 	verdict.Carrier = d.carrier
 	verdict.Ahead = d.ahead()
 	if verdict.Outcome == Deny && v.Lease.Audit {
@@ -38,6 +42,8 @@ type decision struct {
 	mark      token.Token // the stored mark, zero if there is none or it is not a token
 	presented token.Token
 	carrier   Carrier
+	// recorded is the record of the operation that is presented, or of that of an inherited mark; zero if there is none.
+	recorded operation.Record
 	// ended says that what is presented is a credential of a term that has ended.
 	ended bool
 	// credentialTerm is the term of the credential that presents the token.
@@ -66,6 +72,7 @@ func (d *decision) decide() Verdict {
 	if problem := d.readCredential(); problem != "" {
 		return d.deny(MalformedToken, d.sayMalformed(problem))
 	}
+	d.readRecord()
 	switch {
 	case d.carrier == CarrierNone:
 		return d.withoutToken()
@@ -103,6 +110,24 @@ func (d *decision) readMark() {
 		d.mark = mark
 	}
 }
+
+// readRecord looks the operation up in the stored object. The API server conditions the commit on that state, so that of two
+// writes with one operation the second always sees the record of the first. A write that inherits the mark presents
+// nothing; it may be the repetition of the write that set it, or one that knows nothing of that.
+func (d *decision) readRecord() {
+	if d.write.Old == nil {
+		return
+	}
+	t := d.presented
+	if d.carrier == CarrierNone && d.write.New != nil && d.write.Subresource != SubresourceScale && d.write.New.Annotations[d.key] == d.write.Old.Annotations[d.key] {
+		t = d.mark
+	}
+	if t.Business() {
+		d.recorded, _ = operation.Find(d.write.Old.Annotations[v1alpha1.OperationsKey(d.view.Lease.Name)], t.Operation)
+	}
+}
+
+func (d *decision) applied() bool { return d.carrier != CarrierNone && d.recorded.Operation != "" }
 
 // markRemoved reports whether the write drops the mark. A status write cannot: the API server keeps the stored
 // annotations. A scale write cannot either.
@@ -190,6 +215,8 @@ func (d *decision) withToken() Verdict {
 		return d.deny(ForkedTerm, d.sayForked())
 	case lease.Holder == "":
 		return d.deny(Released, d.sayReleased())
+	case d.applied():
+		return d.deny(AlreadyApplied, d.sayApplied())
 	case !lease.Audit && !d.stamped():
 		return Verdict{Outcome: Unavailable, Reason: NotStamped, Message: d.sayNotStamped()}
 	case lease.sealPending():

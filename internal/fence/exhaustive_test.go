@@ -72,6 +72,12 @@ var presentedTokens = []named[string]{
 	{"implausible", "2000000000000001/2"},
 }
 
+// records are what the stored object records.
+var records = []named[string]{
+	{"others, and texts that are like the operation", "12=34 22=34@2026-05-04T10:11:12Z 2:=33 _2=34 2=x"},
+	{"the operation", "3=34@2026-05-04T10:11:12Z 2=33 1=33"},
+}
+
 // carrier puts a token into a write.
 type carrier struct {
 	// presents says that the carrier's text matters; others are tried once.
@@ -184,17 +190,17 @@ func both(a, b edit) edit {
 }
 
 // build makes the write; it is nil for combinations that cannot exist.
-func build(s shape, mark, text string, c carrier, who edit) *fence.Write {
+func build(s shape, mark, recorded, text string, c carrier, who edit) *fence.Write {
 	w := write(s.operation, s.subresource, nil, nil)
-	if s.operation == fence.Create && mark != "" {
+	if s.operation == fence.Create && (mark != "" || recorded != records[0].value) {
 		return nil
 	}
 	if s.operation != fence.Create {
-		w.Old = marked(mark)
+		w.Old = recording(mark, recorded)
 		w.Old.Terminating, w.Old.Finalizers = s.terminating, s.before
 	}
 	if s.operation != fence.Delete {
-		w.New = marked(mark)
+		w.New = recording(mark, recorded)
 		w.New.Terminating, w.New.Finalizers = s.terminating, s.after
 	}
 	if c.annotates && (w.New == nil || s.subresource == fence.SubresourceScale) {
@@ -259,25 +265,27 @@ func exhaust(t *testing.T, s shape) map[essence]int {
 			}
 			for _, text := range texts {
 				for _, writer := range who {
-					w := build(s, m.value, text.value, c.value, writer.value.edit)
-					if w == nil {
-						continue
-					}
-					for _, l := range leaseStates {
-						for _, from := range viewsOf(l.value) {
-							v := from.value
-							v.Lease, v.MustPresent = l.value, writer.value.mustPresent
-							got := fence.Decide(*w, v)
-							want, problem := reference(*w, v), notTotal(got)
-							seen[want]++
-							if want == essenceOf(got) && problem == "" {
-								continue
-							}
-							failures++
-							t.Errorf("mark %s; %s, token %s; lease %s, %s; writer %s: want %+v, got %+v; %s\n%s",
-								m.name, c.name, text.name, l.name, from.name, writer.name, want, essenceOf(got), problem, got.Message)
-							if failures == 20 {
-								t.Fatal("too many differences")
+					for _, r := range records {
+						w := build(s, m.value, r.value, text.value, c.value, writer.value.edit)
+						if w == nil {
+							continue
+						}
+						for _, l := range leaseStates {
+							for _, from := range viewsOf(l.value) {
+								v := from.value
+								v.Lease, v.MustPresent = l.value, writer.value.mustPresent
+								got := fence.Decide(*w, v)
+								want, problem := reference(*w, v), notTotal(got)
+								seen[want]++
+								if want == essenceOf(got) && problem == "" {
+									continue
+								}
+								failures++
+								t.Errorf("mark %s, records %s; %s, token %s; lease %s, %s; writer %s: want %+v, got %+v; %s\n%s",
+									m.name, r.name, c.name, text.name, l.name, from.name, writer.name, want, essenceOf(got), problem, got.Message)
+								if failures == 20 {
+									t.Fatal("too many differences")
+								}
 							}
 						}
 					}

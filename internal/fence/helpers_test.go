@@ -17,6 +17,7 @@ import (
 // The story of every test that does not say otherwise: report-a led under 33, report-b leads under 34.
 const (
 	tokenKey      = "token.fencedlease.io/report-writer"
+	operationsKey = "operations.fencedlease.io/report-writer"
 	overrideKey   = "override.fencedlease.io/report-writer"
 	credentialKey = "authentication.kubernetes.io/credential-id"
 
@@ -98,6 +99,11 @@ func terminating(mark string, finalizers int) *fence.Object {
 	o := marked(mark)
 	o.Terminating, o.Finalizers = true, finalizers
 	return o
+}
+
+// recording is an object that records operations.
+func recording(mark, records string) *fence.Object {
+	return annotated(marked(mark), operationsKey, records)
 }
 
 func annotated(o *fence.Object, key, value string) *fence.Object {
@@ -226,6 +232,10 @@ func notTotal(v fence.Verdict) string {
 		return string(v.Outcome) + " with the message " + v.Message
 	case v.Audited && v.Outcome != fence.Deny:
 		return string(v.Outcome) + " is audited"
+	case (v.Reason == fence.AlreadyApplied) && v.Recorded.Operation != v.Presented.Operation:
+		return "repeats " + v.Presented.String() + " with the record " + v.Recorded.String()
+	case v.Recorded.Operation != "" && v.Reason != fence.AlreadyApplied && v.Reason != fence.MissingToken:
+		return string(v.Reason) + " with the record " + v.Recorded.String()
 	case v.Admits() != (v.Outcome == fence.Allow || v.Audited):
 		return "Admits disagrees with the outcome"
 	case v.Carrier == fence.CarrierNone && !v.Presented.IsZero():

@@ -23,7 +23,7 @@ import (
 func TestImportsNothingImpure(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"fmt", "github.com/fencedlease/fencedlease/api/v1alpha1", "github.com/fencedlease/fencedlease/pkg/token",
+		"fmt", "github.com/fencedlease/fencedlease/api/v1alpha1", "github.com/fencedlease/fencedlease/pkg/operation", "github.com/fencedlease/fencedlease/pkg/token",
 		"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime/schema", "k8s.io/utils/ptr", "maps", "reflect", "slices", "strings", "unicode/utf8",
 	}
 	got := []string{}
@@ -85,7 +85,7 @@ func TestDependsOnNoClient(t *testing.T) {
 			}
 		}
 		if strings.HasPrefix(dependency, "github.com/fencedlease/fencedlease/") && !slices.Contains([]string{
-			self, "github.com/fencedlease/fencedlease/api/v1alpha1", "github.com/fencedlease/fencedlease/pkg/token",
+			self, "github.com/fencedlease/fencedlease/api/v1alpha1", "github.com/fencedlease/fencedlease/pkg/operation", "github.com/fencedlease/fencedlease/pkg/token",
 		}, dependency) {
 			t.Errorf("depends on %s", dependency)
 		}

@@ -151,6 +151,16 @@ func (d *decision) sayReleased() string {
 		"Acquire the lease again before writing", d.token(), d.state())
 }
 
+func (d *decision) sayApplied() string {
+	at := ""
+	if clock := d.recorded.Clock(); clock != "" {
+		at = " at " + clock
+	}
+	return d.say("operation %s was applied under generation %d%s, so this write is not applied; %s. "+
+		"Take it for done and read the object; a write that is to be applied needs an operation of its own",
+		quote(d.recorded.Operation), d.recorded.Generation, at, d.state())
+}
+
 func (d *decision) sayNotStamped() string {
 	if d.carrier == CarrierCredential {
 		return d.say("the request's credential is of %s, but the annotation %s was not set to it: the credential was recorded while the "+

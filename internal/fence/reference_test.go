@@ -6,6 +6,7 @@ package fence_test
 import (
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/fencedlease/fencedlease/internal/fence"
 )
@@ -53,6 +54,8 @@ type presence struct {
 }
 
 var tokenGrammar = regexp.MustCompile(`^([1-9][0-9]{0,17})(?:\.([a-z0-9]{8}))?(?:/([-A-Za-z0-9_.:]{1,128}))?$`)
+
+var recordGrammar = regexp.MustCompile(`^([-A-Za-z0-9_.:]{1,128})=[1-9][0-9]{0,17}(?:@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?$`)
 
 func parseByGrammar(p presence) (parsed, bool) {
 	groups := tokenGrammar.FindStringSubmatch(p.text)
@@ -276,6 +279,8 @@ func (c contract) aTokenAgainstTheLease() (essence, bool) {
 		return deny("ForkedTerm"), true
 	case lease.Holder == "":
 		return deny("Released"), true
+	case c.recorded(t.operation):
+		return deny("AlreadyApplied"), true
 	case !moves && !lease.Audit:
 		return unavailable("NotStamped"), true
 	case c.firstWriteMustWait():
@@ -295,7 +300,21 @@ func (c contract) theNextTermMovesTheMarkFirst(t parsed, moves bool) bool {
 	sealed := l.Handover == "Seal" && l.SealedGeneration == l.Generation && l.Holder != ""
 	same := func(p parsed) bool { return p.generation == l.Generation && p.term == l.Term && l.Term != "" }
 	by, listed := c.credential()
-	return update && !c.finallyDeletes() && inForce && sealed && same(t) && same(c.mark) && moves && (!listed || by == l.Term)
+	return update && !c.recorded(t.operation) && !c.finallyDeletes() && inForce && sealed && same(t) && same(c.mark) && moves && (!listed || by == l.Term)
+}
+
+// "A write that presents an id already recorded is answered 403 AlreadyApplied". What begins with _ and the intent to
+// delete are no ids.
+func (c contract) recorded(id string) bool {
+	if id == "" || id == "delete" || id[0] == '_' || c.w.Old == nil {
+		return false
+	}
+	for _, entry := range strings.Split(c.w.Old.Annotations[operationsKey], " ") {
+		if groups := recordGrammar.FindStringSubmatch(entry); groups != nil && groups[1] == id {
+			return true
+		}
+	}
+	return false
 }
 
 // "After an acquisition with seal: Required the controller stamps the new generation on each guarded object, and then sets

@@ -30,7 +30,7 @@ func (d *decision) sealed() bool {
 	return d.view.SealCovers && !lease.Gone && !lease.Audit &&
 		lease.Handover == v1alpha1.HandoverSeal && lease.Holder != "" && lease.SealedGeneration == lease.Generation &&
 		w.Operation == Update && w.Subresource != SubresourceScale && !w.finalDelete() &&
-		isOf(d.mark, lease) && isOf(d.presented, lease) && d.credentialAgrees() && d.stamped()
+		!d.applied() && isOf(d.mark, lease) && isOf(d.presented, lease) && d.credentialAgrees() && d.stamped()
 }
 
 // isOf reports whether a token is certainly of the lease's current or last term. A token without a term is of none.

@@ -4,6 +4,7 @@
 package fence
 
 import (
+	"github.com/fencedlease/fencedlease/pkg/operation"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
@@ -61,6 +62,8 @@ const (
 	MarkTampered Reason = "MarkTampered"
 	// FinalDelete: the write empties the finalizers of a terminating object without the current token.
 	FinalDelete Reason = "FinalDelete"
+	// AlreadyApplied: the token's operation is one that the object records as applied to it.
+	AlreadyApplied Reason = "AlreadyApplied"
 )
 
 // Reasons of Unavailable. They are the types of status causes, too.
@@ -85,7 +88,7 @@ func AllowReasons() []Reason {
 // DenyReasons returns the closed set of reasons of Deny.
 func DenyReasons() []Reason {
 	return []Reason{
-		StaleToken, MissingToken, Released, FutureToken, ForkedTerm, MalformedToken, MarkTampered, FinalDelete,
+		StaleToken, MissingToken, Released, FutureToken, ForkedTerm, MalformedToken, MarkTampered, FinalDelete, AlreadyApplied,
 	}
 }
 
@@ -120,6 +123,9 @@ type Verdict struct {
 	// Presented is the token that the write presents, the zero token if none or malformed, and if it is that of a
 	// credential whose term has ended: the lease does not tell its generation.
 	Presented token.Token
+	// Recorded is the record of the operation that the write repeats: of the operation presented with AlreadyApplied, and
+	// of the one that the inherited mark names with MissingToken, as a write that is sent once more changes no annotation.
+	Recorded operation.Record
 	// Carrier is how Presented arrived.
 	Carrier Carrier
 	// Ahead is a generation above the lease's that the write or the object showed, or 0: evidence that the lease went

@@ -106,7 +106,7 @@ func TestReasonsAreAClosedSet(t *testing.T) {
 	t.Parallel()
 	wantAllow := []fence.Reason{"CurrentToken", "SealedTerm", "DeleteIntent", "SystemWriter", "NotSubject", "Overridden", "NotGuarded"}
 	wantDeny := []fence.Reason{
-		"StaleToken", "MissingToken", "Released", "FutureToken", "ForkedTerm", "MalformedToken", "MarkTampered", "FinalDelete",
+		"StaleToken", "MissingToken", "Released", "FutureToken", "ForkedTerm", "MalformedToken", "MarkTampered", "FinalDelete", "AlreadyApplied",
 	}
 	if diff := cmp.Diff(wantAllow, fence.AllowReasons()); diff != "" {
 		t.Errorf("reasons of Allow (-want +got):\n%s", diff)

@@ -53,10 +53,18 @@ type Record struct {
 // String returns the text form that ParseRecord reads.
 func (r Record) String() string {
 	s := r.Operation + "=" + strconv.FormatInt(r.Generation, 10)
-	if !r.Time.IsZero() {
-		s += "@" + r.Time.UTC().Format(timeFormat)
+	if clock := r.Clock(); clock != "" {
+		s += "@" + clock
 	}
 	return s
+}
+
+// Clock returns the time as the record writes it, or nothing if it was not recorded.
+func (r Record) Clock() string {
+	if r.Time.IsZero() {
+		return ""
+	}
+	return r.Time.UTC().Format(timeFormat)
 }
 
 // ParseRecord reads one record. It accepts exactly what String writes for records that can be.

@@ -270,6 +270,8 @@ func (e *explanation) next() string {
 		return "give one token for the lease, GENERATION.TERM, in one place"
 	case fence.MarkTampered:
 		return "keep the annotation: write by patch or apply, or send the object as it was read"
+	case fence.AlreadyApplied:
+		return "take the operation for done, or give a write that is to be applied an operation of its own"
 	default:
 		return ""
 	}

@@ -63,8 +63,14 @@ func unknown(v fence.Verdict) bool { return v.Outcome != fence.Allow && v.Outcom
 // deny answers 403 with a reason and a cause of ours. Not 409, on which clients try again, and no time to retry after;
 // conflict is for what is one.
 func deny(r *review, v fence.Verdict) admission.Response {
-	return refuse(r, http.StatusForbidden, v1alpha1.StatusReasonFenced, v.Message,
-		metav1.StatusCause{Type: metav1.CauseType(v.Reason), Message: v.Message, Field: tokenField(v.Lease.Name)})
+	causes := []metav1.StatusCause{{Type: metav1.CauseType(v.Reason), Message: v.Message, Field: tokenField(v.Lease.Name)}}
+	if v.Recorded.Operation != "" {
+		causes = append(causes, metav1.StatusCause{
+			Type: v1alpha1.CauseOperationRecord, Message: v.Recorded.String(),
+			Field: "metadata.annotations[" + v1alpha1.OperationsKey(v.Lease.Name) + "]",
+		})
+	}
+	return refuse(r, http.StatusForbidden, v1alpha1.StatusReasonFenced, v.Message, causes...)
 }
 
 // conflict answers as the API server would: the client reads the object again, and shows then which token it has.

@@ -18,7 +18,7 @@ import (
 // CauseType is why a write was refused.
 type CauseType string
 
-// The causes of refusals. The first eight are the webhook's; servers that are newer than this package may know more.
+// The causes of refusals. The first nine are the webhook's; servers that are newer than this package may know more.
 const (
 	// StaleToken: the token is older than the lease's generation or than the object's mark.
 	StaleToken CauseType = "StaleToken"
@@ -36,6 +36,8 @@ const (
 	MarkTampered CauseType = "MarkTampered"
 	// FinalDelete: the write empties the finalizers of a terminating object without the current token.
 	FinalDelete CauseType = "FinalDelete"
+	// AlreadyApplied: the token's operation is one that the object records as applied to it.
+	AlreadyApplied CauseType = "AlreadyApplied"
 	// TermEnded: the write was not sent, as its term had ended. See EndedError.
 	TermEnded CauseType = "TermEnded"
 )

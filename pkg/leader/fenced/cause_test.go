@@ -113,7 +113,7 @@ func TestCausesAreThoseOfTheDecision(t *testing.T) {
 	}
 	for _, cause := range []fenced.CauseType{
 		fenced.StaleToken, fenced.MissingToken, fenced.Released, fenced.FutureToken, fenced.ForkedTerm, fenced.MalformedToken,
-		fenced.MarkTampered, fenced.FinalDelete,
+		fenced.MarkTampered, fenced.FinalDelete, fenced.AlreadyApplied,
 	} {
 		got = append(got, string(cause))
 	}

@@ -151,6 +151,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: objectSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: operationHistoryLimit
+      type:
+        scalar: numeric
+      default: 32
     - name: resources
       type:
         list:

@@ -28,6 +28,10 @@ type GuardApplyConfiguration struct {
 	// selector means all of them. Absent means the lease's own namespace only. Setting it needs the verb guard-cluster on
 	// fencedleases. The namespaces kube-system and that of the manager are never guarded.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
+	// operationHistoryLimit is how many business operations a guarded object records, the newest ones: a write that presents
+	// one of them again is refused. If several guards of the lease name the resource, the largest limit counts, whatever
+	// their objectSelectors select. From 0, which records nothing more, to 128. Defaults to 32.
+	OperationHistoryLimit *int32 `json:"operationHistoryLimit,omitempty"`
 	// subjects are the users, groups and service accounts whose writes must present a token; writes of others pass
 	// without one, unless they present one. Absent means that everybody must present a token. At most 32.
 	Subjects []SubjectApplyConfiguration `json:"subjects,omitempty"`
@@ -72,6 +76,14 @@ func (b *GuardApplyConfiguration) WithObjectSelector(value *v1.LabelSelectorAppl
 // If called multiple times, the NamespaceSelector field is set to the value of the last call.
 func (b *GuardApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *GuardApplyConfiguration {
 	b.NamespaceSelector = value
+	return b
+}
+
+// WithOperationHistoryLimit sets the OperationHistoryLimit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OperationHistoryLimit field is set to the value of the last call.
+func (b *GuardApplyConfiguration) WithOperationHistoryLimit(value int32) *GuardApplyConfiguration {
+	b.OperationHistoryLimit = &value
 	return b
 }
 
