@@ -87,6 +87,7 @@ vet: ## Run go vet, also over tests of the real API server.
 .PHONY: lint
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run
+	cd hack/node && go tool -modfile=../tools/lint/go.mod golangci-lint-kube-api-linter run --config=../../.golangci.yml
 
 .PHONY: lint-fix
 lint-fix: ## Run the linters and apply the fixes that they offer.

@@ -43,7 +43,7 @@ func down(p place) error {
 		if err != nil {
 			return err
 		}
-		defer lock.Close()
+		defer func() { _ = lock.Close() }()
 	}
 	return p.clean()
 }
@@ -131,7 +131,7 @@ func status(p place) error {
 	}
 	if !there {
 		fmt.Println("nothing is there")
-		return exitCode(3)
+		return exitError(3)
 	}
 	return nil
 }

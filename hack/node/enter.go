@@ -68,7 +68,7 @@ func (p place) loadOne(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer archive.Close()
+	defer func() { _ = archive.Close() }()
 	cmd, err := p.inside(ctx, []string{"ctr", "--address", p.socket(), "-n", "k8s.io", "images", "import", "-"})
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func main() {
 	defer stop()
 	err := run(ctx, os.Args[1:])
 	stop()
-	var code exitCode
+	var code exitError
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -46,15 +46,15 @@ func main() {
 	}
 }
 
-// exitCode ends the program without a message.
-type exitCode int
+// exitError ends the program without a message.
+type exitError int
 
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(os.Stderr, usage)
-		return exitCode(2)
+		return exitError(2)
 	}
 	p, err := thePlace()
 	if err != nil {
@@ -98,7 +98,7 @@ func upCommand(ctx context.Context, p place, args []string) error {
 	case errors.Is(err, flag.ErrHelp):
 		return nil
 	case err != nil:
-		return exitCode(2)
+		return exitError(2)
 	}
 	o.archives = flags.Args()
 	return up(ctx, p, o)

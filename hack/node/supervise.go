@@ -83,7 +83,7 @@ func (s *supervisor) start(d daemon) (<-chan syscall.WaitStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	// While it is held no child is reaped: this one must be known before.
 	s.mu.Lock()
 	defer s.mu.Unlock()

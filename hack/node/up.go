@@ -75,7 +75,7 @@ func (p place) start(ctx context.Context, o upOptions) (err error) {
 			return fmt.Errorf("find process %d: %w", o.while, err)
 		}
 		owner = os.NewFile(uintptr(fd), "owner")
-		defer owner.Close()
+		defer func() { _ = owner.Close() }()
 	}
 	if o.logs != "" {
 		if o.logs, err = filepath.Abs(o.logs); err == nil {
@@ -89,7 +89,7 @@ func (p place) start(ctx context.Context, o upOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 
 	keeper := exec.Command("/proc/self/exe", "keep")
 	keeper.Stdout, keeper.Stderr = log, log
