@@ -105,6 +105,22 @@ func build(t *testing.T, folder string) []byte {
 	return out
 }
 
+// TestImageIsWhatIMGSays: make deploy and make build-installer install the image that they are given.
+func TestImageIsWhatIMGSays(t *testing.T) {
+	const image = "registry.example.com:5000/fence/manager:v9"
+	for _, folder := range []string{"config/default", "config/certmanager"} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack/make/kustomize.sh"), folder)
+		cmd.Env = append(os.Environ(), "IMG="+image, "KUBECTL="+filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("build %s: %v", folder, err)
+		}
+		if got := strings.Count(string(out), "image: "); got != 1 || !strings.Contains(string(out), "image: "+image+"\n") {
+			t.Errorf("%s: want the image %s once, there are %d images", folder, image, got)
+		}
+	}
+}
+
 // TestKustomizationsBuild also keeps dist/install.yaml what config/default says.
 func TestKustomizationsBuild(t *testing.T) {
 	want, err := os.ReadFile(installer)
