@@ -222,6 +222,8 @@ type Lease struct {
 	LeaseRef
 	// Handover is its spec's.
 	Handover string `json:"handover"`
+	// LateCreates is its spec's, empty for the default.
+	LateCreates string `json:"lateCreates,omitempty"`
 	// Objects are the names of the guarded objects that clients write.
 	Objects []string `json:"objects"`
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/token"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
@@ -34,6 +35,10 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 			x.MadeBy[op.ID] = commit
 			return
 		}
+		if x.asked[life{commit.Epoch, commit.UID}] {
+			commit.Part = Removed
+			return
+		}
 		for _, op := range unsure {
 			if op.Lease == commit.Lease && op.Object == commit.Name && op.Invoke < commit.Observed && x.Run.Meta.Epoch(op) == commit.Epoch && listed(op, commit.UID) {
 				commit.Candidates = append(commit.Candidates, underIntent(op, mark))
@@ -50,12 +55,14 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 		return
 	case commit.Object.Value != before.Value:
 		commit.Part, id = Main, number(commit.Object.Value)
+		delete(x.asked, life{commit.Epoch, commit.UID})
 	case commit.Object.Result != before.Result:
 		commit.Part, id = Status, number(commit.Object.Result)
 	case commit.Object.Replicas != before.Replicas:
 		commit.Part, id = Scale, commit.Object.Replicas
 	default:
 		commit.Part = Stamp
+		x.asked[life{commit.Epoch, commit.UID}] = x.deletesLate(commit.Lease) && intends(commit.Object.Marks[commit.Lease.Name])
 		return
 	}
 	op := x.byID[id]
@@ -74,10 +81,18 @@ func (x *Index) attribute(commit *Commit, deleted map[life]*history.Op, unsure [
 	x.MadeBy[id] = commit
 }
 
+// intends tells whether a mark asks for the deletion of its object.
+func intends(mark string) bool { return strings.HasSuffix(mark, "/"+token.OperationDelete) }
+
+// deletesLate tells whether the product deletes late creates of a lease.
+func (x *Index) deletesLate(lease history.LeaseRef) bool {
+	return x.Leases[lease].LateCreates == string(v1alpha1.LateCreatesDelete)
+}
+
 // underIntent returns a delete as it counts. One that presents no token, of an object whose mark asks for its deletion, is made
 // under the term of that mark, whoever sends it.
 func underIntent(op *history.Op, mark string) *history.Op {
-	if op.Carrier != history.None && op.Carrier != history.Annotation || !strings.HasSuffix(mark, "/"+token.OperationDelete) {
+	if op.Carrier != history.None && op.Carrier != history.Annotation || !intends(mark) {
 		return op
 	}
 	counts := *op

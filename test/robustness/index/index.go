@@ -30,6 +30,8 @@ const (
 	Gone   Part = "gone"
 	// Stamp is a change of the mark alone: the product's own.
 	Stamp Part = "stamp"
+	// Removed is a deletion by the product, of an object that it had stamped with the intent to.
+	Removed Part = "removed"
 )
 
 // Commit is one committed change of a guarded object.
@@ -104,7 +106,9 @@ type Index struct {
 	// MadeBy finds the commits of operations.
 	MadeBy map[int64]*Commit
 
-	byID   map[int64]*history.Op
+	byID map[int64]*history.Op
+	// asked are the objects whose last mark is the product's intent to delete them.
+	asked  map[life]bool
 	newest int64
 }
 
@@ -132,7 +136,7 @@ func (x *Index) problem(format string, args ...any) {
 
 // New makes the index of a history.
 func New(run *history.Run) *Index {
-	x := &Index{Run: run, Leases: map[history.LeaseRef]*Lease{}, MadeBy: map[int64]*Commit{}, byID: map[int64]*history.Op{}}
+	x := &Index{Run: run, Leases: map[history.LeaseRef]*Lease{}, MadeBy: map[int64]*Commit{}, byID: map[int64]*history.Op{}, asked: map[life]bool{}}
 	for _, lease := range run.Meta.Leases {
 		x.Leases[lease.LeaseRef] = &Lease{Lease: lease}
 	}

@@ -170,6 +170,12 @@ func (b *builder) commit(c *index.Commit) {
 		b.add("the controller", in, c.Earliest, c.Observed)
 		return
 	}
+	if c.Part == index.Removed {
+		in.kind = stamp
+		in.text += "deleted as a late create"
+		b.add("the controller", in, c.Earliest, c.Observed)
+		return
+	}
 	ops := c.Candidates
 	if c.Op != nil {
 		ops = []*history.Op{c.Op}

@@ -49,7 +49,7 @@ const (
 	check
 	// commit is the moment at which a write is stored.
 	commit
-	// stamp is a commit of the product itself.
+	// stamp is a commit of the product itself: a mark, or the deletion of a late create.
 	stamp
 	// read is an answered read.
 	read
@@ -129,12 +129,15 @@ func step(s state, in *input) (bool, state) {
 	case read:
 		return s.object == in.after.object && (!s.object || s.objectRevision == in.after.objectRevision), s
 	case stamp:
-		if !s.comes(in) || in.after.mark < s.mark && !in.unguarded {
+		if !s.comes(in) || in.after.object && in.after.mark < s.mark && !in.unguarded {
 			return false, s
 		}
 		s.revision = in.revision
 		s = s.setObject(in.after)
 		s.writer = max(s.writer, s.mark)
+		if !s.object {
+			s.writer = 0
+		}
 		return true, s
 	default:
 		return s.commit(in)

@@ -49,6 +49,8 @@ type Options struct {
 type Lease struct {
 	Name     string
 	Handover v1alpha1.Handover
+	// LateCreates is what becomes of late creates, empty for the default.
+	LateCreates v1alpha1.LateCreates
 	// Labels, if there are any, are those of guarded objects: the guard has an objectSelector then.
 	Labels map[string]string
 }

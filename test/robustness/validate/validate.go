@@ -31,6 +31,7 @@ func Checks() []Check {
 		{"no write under a term commits before its seal", NoneBeforeSeal},
 		{"no write under an older generation commits after the seal of a newer one", NoneAfterSeal},
 		{"every late create was stamped and reported", LateCreatesReported},
+		{"the product deletes late creates only", LateCreatesRemoved},
 		{"every refusal was justified", RefusalsJustified},
 	}
 }
@@ -98,7 +99,7 @@ func generation(c *index.Commit) int64 {
 	switch {
 	case c.Op != nil:
 		return c.Op.Generation
-	case c.Part == index.Stamp:
+	case c.Part == index.Stamp || c.Part == index.Removed:
 		return index.Generation(c.Object.Marks[c.Lease.Name])
 	}
 	highest := int64(0)
@@ -153,6 +154,9 @@ func describe(c *index.Commit) string {
 	case len(c.Candidates) > 0:
 		return fmt.Sprintf("one of %d deletes that were not answered", len(c.Candidates))
 	}
+	if c.Part == index.Removed {
+		return "a deletion by the product"
+	}
 	return "a stamp"
 }
 
@@ -185,7 +189,7 @@ func NoLateWrite(x *index.Index) []string {
 	var found problems
 	for _, lease := range leases(x) {
 		for _, c := range lease.Commits {
-			if c.Unguarded || c.Part == index.Stamp {
+			if c.Unguarded || c.Part == index.Stamp || c.Part == index.Removed {
 				continue
 			}
 			var reasons problems
