@@ -97,8 +97,7 @@ func securitySpecs() {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "fencedlease-metrics-reader"},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "scraper"}},
 		})).To(Succeed())
-		port := forward(ctx, "service/fencedlease-controller-manager-metrics-service", "8443")
-		scrape := scraper(ctx, "https://localhost:"+port+"/metrics")
+		scrape := scraper(ctx, "service/fencedlease-controller-manager-metrics-service", "8443")
 		Expect(scrape("")).To(Equal(http.StatusUnauthorized), "nobody")
 		Expect(scrape("unknown")).To(Equal(http.StatusUnauthorized), "a token that nobody knows")
 		Expect(scrape(account(ctx, "default", "stranger").BearerToken)).To(Equal(http.StatusForbidden), "who may not")
@@ -106,9 +105,10 @@ func securitySpecs() {
 	}, SpecTimeout(time.Minute))
 }
 
-// scraper returns a function that gets a URL with a token and returns the code of the answer. It trusts the manager's own
-// authority, as in its Secret, and no other.
-func scraper(ctx context.Context, url string) func(token string) int {
+// scraper returns a function that gets the metrics with a token and returns the code of the answer. It trusts the manager's own
+// authority, as in its Secret, and no other. kubectl gives up forwarding when a server ends a connection that it has not read
+// to its end, as one does that refuses, so every request has a port of its own and is made again if that was too late for it.
+func scraper(ctx context.Context, target, port string) func(token string) int {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
 	Expect(admin.Get(ctx, client.ObjectKey{Namespace: system, Name: "fencedlease-webhook-cert"}, secret)).To(Succeed())
@@ -117,13 +117,19 @@ func scraper(ctx context.Context, url string) func(token string) int {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
 		RootCAs: roots, ServerName: "fencedlease-webhook-service." + system + ".svc", MinVersion: tls.VersionTLS12,
 	}}
-	return func(token string) int {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	attempt := func(token string) (*http.Response, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost:"+forward(ctx, target, port)+"/metrics", nil)
 		Expect(err).NotTo(HaveOccurred())
 		if token != "" {
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
-		response, err := transport.RoundTrip(request)
+		return transport.RoundTrip(request)
+	}
+	return func(token string) int {
+		response, err := attempt(token)
+		for n := 1; err != nil && n < 5; n++ {
+			response, err = attempt(token)
+		}
 		Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = response.Body.Close() }()
 		body, err := io.ReadAll(response.Body)
