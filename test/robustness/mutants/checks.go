@@ -32,6 +32,7 @@ const (
 	LazyAfterSeal    = "stale copy of a lazy term after a sealed one"
 	OutOfTheSelector = "object that was out of the guard when it was sealed"
 	UnfinishedSeal   = "seal that is not finished"
+	EarlyWrite       = "write before the seal"
 	SealBeforeGuards = "seal before the guards are in force"
 	StampLookalike   = "write that looks like a stamp"
 	UnreadableLease  = "lease that cannot be read"

@@ -58,6 +58,7 @@ func checks() map[string]check {
 		mutants.LazyAfterSeal:    lazyAfterSeal,
 		mutants.OutOfTheSelector: outOfTheSelector,
 		mutants.UnfinishedSeal:   unfinishedSeal,
+		mutants.EarlyWrite:       earlyWrite,
 		mutants.SealBeforeGuards: sealBeforeGuards,
 		mutants.StampLookalike:   stampLookalike,
 		mutants.TokenBelowMark:   tokenBelowMark,

@@ -205,6 +205,10 @@ func All() []*Mutant {
 			},
 		},
 		{
+			Name: "a term writes before its seal", Check: EarlyWrite,
+			Edits: []Edit{{decideFile, "	case lease.sealPending():\n", "	case false:\n"}},
+		},
+		{
 			Name: "a seal begins before its guards are in force", Check: SealBeforeGuards,
 			Edits: []Edit{{sealingFile, "if found.known && found.verdict.inForce {", "if found.known {"}},
 		},
