@@ -4,8 +4,10 @@
 package fenced
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +28,25 @@ func unstructuredOf(configuration runtime.ApplyConfiguration) (*unstructured.Uns
 		return nil, fmt.Errorf("encode apply configuration %T: it has no apiVersion and kind", configuration)
 	}
 	return u, nil
+}
+
+// settleApply is settle for an apply. The caller's configuration is emptied before it takes what is stored: what that does
+// not have must not stay.
+func (c *fencedClient) settleApply(ctx context.Context, configuration runtime.ApplyConfiguration, named *unstructured.Unstructured, marks []mark, err error) error {
+	current, err := c.replay(ctx, named, marks, err)
+	if current == nil {
+		return err
+	}
+	answer, ok := current.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("read %s: it came as %T", named.GetKind(), current)
+	}
+	if v := reflect.ValueOf(configuration); v.Kind() == reflect.Pointer {
+		if _, ok := configuration.(runtime.Unstructured); !ok {
+			v.Elem().SetZero()
+		}
+	}
+	return takeAnswer(configuration, answer)
 }
 
 // takeAnswer puts the server's answer into the caller's apply configuration, as a client does.

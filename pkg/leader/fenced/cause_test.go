@@ -49,7 +49,7 @@ func TestCause(t *testing.T) {
 		"a wrapped refusal":                      {fmt.Errorf("update report: %w", webhookRefusal("StaleToken", stale)), &fenced.Refusal{Type: fenced.StaleToken, Lease: lease, Message: stale}},
 		"a refusal behind an ordinary error":     {errors.Join(apierrors.NewConflict(reports, "weekly", nil), webhookRefusal("Released", stale)), &fenced.Refusal{Type: fenced.Released, Lease: lease, Message: stale}},
 		"a refusal in an aggregate":              {utilerrors.NewAggregate([]error{errors.New("other"), webhookRefusal("StaleToken", stale)}), &fenced.Refusal{Type: fenced.StaleToken, Lease: lease, Message: stale}},
-		"a cause that only newer servers know":   {webhookRefusal("AlreadyApplied", stale), &fenced.Refusal{Type: "AlreadyApplied", Lease: lease, Message: stale}},
+		"a cause that only newer servers know":   {webhookRefusal("NotYetKnown", stale), &fenced.Refusal{Type: "NotYetKnown", Lease: lease, Message: stale}},
 		"a cause without a lease in its message": {webhookRefusal("StaleToken", "no"), &fenced.Refusal{Type: fenced.StaleToken, Lease: nameOnly, Message: "no"}},
 		"a refusal without causes": {
 			&apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: "Fenced", Message: "no"}}, &fenced.Refusal{Message: "no"},

@@ -28,17 +28,28 @@ import (
 // Objects that are passed in hold the server's answer afterwards. If the call fails, their annotations are what they were.
 //
 // For objects that several leases guard, the client is given to Client once for each, with nothing in between.
-func Client(c client.Client, possession Possession) client.Client {
-	stampers := []*stamper{newStamper(possession)}
+//
+// A write with a context of WithOperation presents its operation. If that was applied to the object before, create, update,
+// patch and apply change nothing, put the object as it is stored into the caller's, and return nil; Operation.Replayed tells
+// it. A write of a status answers with an error, see AlreadyAppliedRecord: the record says nothing about the status. A delete
+// presents no operation; it needs the object's uid, and answers NotFound once the object of that uid is gone. Of objects with
+// generateName the name follows from the operation.
+func Client(c client.Client, possession Possession, opts ...ClientOption) client.Client {
+	fc := &fencedClient{inner: c, reader: c, stampers: []*stamper{newStamper(possession)}}
 	if f, ok := c.(*fencedClient); ok {
-		c, stampers = f.inner, append(slices.Clone(f.stampers), stampers...)
+		fc.inner, fc.reader, fc.stampers = f.inner, f.reader, append(slices.Clone(f.stampers), fc.stampers...)
 	}
-	return &fencedClient{inner: c, stampers: stampers}
+	for _, option := range opts {
+		option(fc)
+	}
+	return fc
 }
 
 // fencedClient names every method of client.Client itself, so that none is ever passed on unseen.
 type fencedClient struct {
-	inner    client.Client
+	inner client.Client
+	// reader reads objects to which an operation was applied before.
+	reader   client.Reader
 	stampers []*stamper
 }
 
@@ -80,29 +91,43 @@ func (c *fencedClient) SubResource(subresource string) client.SubResourceClient 
 
 // Create creates an object that carries the token.
 func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	marks, err := c.marksFor(obj, subresourceMain)
+	marks, err := c.marksFor(ctx, obj, subresourceMain)
 	if err != nil {
 		return err
 	}
-	return stamped(obj, marks, func() error { return c.inner.Create(ctx, obj, opts...) })
+	return c.create(ctx, obj, marks, func() error {
+		return stamped(obj, marks, func() error { return c.inner.Create(ctx, obj, opts...) })
+	})
+}
+
+// create sends a create. If it fails, the object has the name that it had.
+func (c *fencedClient) create(ctx context.Context, obj client.Object, marks []mark, send func() error) error {
+	named := nameByOperation(obj, marks)
+	err := c.settle(ctx, obj, marks, send())
+	if err != nil && named {
+		obj.SetName("")
+	}
+	return err
 }
 
 // Update updates an object with a new mark.
 func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	marks, err := c.marksFor(obj, subresourceMain)
+	marks, err := c.marksFor(ctx, obj, subresourceMain)
 	if err != nil {
 		return err
 	}
-	return stamped(obj, marks, func() error { return c.inner.Update(ctx, obj, opts...) })
+	err = stamped(obj, marks, func() error { return c.inner.Update(ctx, obj, opts...) })
+	return c.settle(ctx, obj, marks, err)
 }
 
 // Patch patches an object and its mark.
 func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	marks, err := c.marksFor(obj, subresourceMain)
+	marks, err := c.marksFor(ctx, obj, subresourceMain)
 	if err != nil {
 		return err
 	}
-	return c.patch(obj, patch, marks, subresourceMain, func(p client.Patch) error { return c.inner.Patch(ctx, obj, p, opts...) })
+	err = c.patch(obj, patch, marks, subresourceMain, func(p client.Patch) error { return c.inner.Patch(ctx, obj, p, opts...) })
+	return c.settle(ctx, obj, marks, err)
 }
 
 // Apply applies a configuration that carries the token.
@@ -111,7 +136,7 @@ func (c *fencedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 	if err != nil {
 		return err
 	}
-	marks, err := c.marksForKind(sent.GroupVersionKind(), sent.GetNamespace(), subresourceMain)
+	marks, err := c.marksForKind(ctx, sent.GroupVersionKind(), sent.GetNamespace(), subresourceMain)
 	if err != nil {
 		return err
 	}
@@ -120,7 +145,7 @@ func (c *fencedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 	}
 	sent.SetAnnotations(withMarks(sent.GetAnnotations(), marks))
 	if err := c.inner.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), opts...); err != nil {
-		return err
+		return c.settleApply(ctx, configuration, sent, marks, err)
 	}
 	return takeAnswer(configuration, sent)
 }
@@ -169,20 +194,20 @@ func (c *fencedClient) checkHeld() error {
 }
 
 // marksFor returns new marks for a write of an object, one for each lease that may guard it.
-func (c *fencedClient) marksFor(obj client.Object, subresource string) ([]mark, error) {
+func (c *fencedClient) marksFor(ctx context.Context, obj client.Object, subresource string) ([]mark, error) {
 	gvk, err := c.inner.GroupVersionKindFor(obj)
 	if err != nil {
 		return nil, err
 	}
-	return c.marksForKind(gvk, obj.GetNamespace(), subresource)
+	return c.marksForKind(ctx, gvk, obj.GetNamespace(), subresource)
 }
 
-func (c *fencedClient) marksForKind(gvk schema.GroupVersionKind, namespace, subresource string) ([]mark, error) {
+func (c *fencedClient) marksForKind(ctx context.Context, gvk schema.GroupVersionKind, namespace, subresource string) ([]mark, error) {
 	guarding, err := c.guarding(gvk, namespace, subresource)
 	if err != nil {
 		return nil, err
 	}
-	return marksOf(guarding, (*stamper).next)
+	return marksOf(guarding, func(s *stamper) (mark, error) { return s.present(ctx) })
 }
 
 func marksOf(stampers []*stamper, next func(*stamper) (mark, error)) ([]mark, error) {
@@ -195,6 +220,11 @@ func marksOf(stampers []*stamper, next func(*stamper) (mark, error)) ([]mark, er
 		marks = append(marks, m)
 	}
 	return marks, nil
+}
+
+// operates reports whether a context carries an operation of one of the leases.
+func (c *fencedClient) operates(ctx context.Context) bool {
+	return slices.ContainsFunc(c.stampers, func(s *stamper) bool { return operationOf(ctx, s.possession.Lease()) != nil })
 }
 
 // guarding returns the stampers of the leases that may guard a place, after a check that all possessions are held.

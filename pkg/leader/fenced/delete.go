@@ -37,8 +37,17 @@ func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...cl
 	options := client.DeleteOptions{}
 	options.ApplyOptions(opts)
 	options.Preconditions = options.Preconditions.DeepCopy()
+	operated := slices.ContainsFunc(guarding, func(s *stamper) bool { return operationOf(ctx, s.possession.Lease()) != nil })
+	if operated {
+		if err := deletePrecondition(obj, &options); err != nil {
+			return err
+		}
+	}
 	d := &deletion{client: c, obj: obj, gvk: gvk, guarding: guarding, options: options}
-	return d.run(ctx)
+	if err = d.run(ctx); operated {
+		err = c.gone(ctx, obj, gvk, options, err)
+	}
+	return err
 }
 
 // deletion is one call of Delete.

@@ -4,6 +4,7 @@
 package fenced
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
@@ -46,11 +47,24 @@ func newStamper(p Possession) *stamper {
 type mark struct {
 	lease      types.NamespacedName
 	key, value string
+	// operation is the business operation that the mark presents, or nil.
+	operation *Operation
 }
 
 // next returns a mark that no write has used before: an annotation that stays as it is stored presents nothing.
 func (s *stamper) next() (mark, error) {
 	return s.mark(s.series + "-" + strconv.FormatInt(s.count.Add(1), 10))
+}
+
+// present returns the mark of a write: that of the operation which the context carries for the lease, or a new one.
+func (s *stamper) present(ctx context.Context) (mark, error) {
+	o := operationOf(ctx, s.possession.Lease())
+	if o == nil {
+		return s.next()
+	}
+	m, err := s.mark(o.id)
+	m.operation = o
+	return m, err
 }
 
 // deleteIntent returns the mark that asks for an object's deletion.

@@ -75,7 +75,7 @@ func (s *fencedSubresource) Update(ctx context.Context, obj client.Object, opts 
 		}
 		return s.inner.Update(ctx, obj, opts...)
 	}
-	marks, err := s.client.marksFor(obj, s.name)
+	marks, err := s.client.marksFor(ctx, obj, s.name)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,8 @@ func (s *fencedSubresource) Update(ctx context.Context, obj client.Object, opts 
 	if options.SubResourceBody != nil {
 		body = options.SubResourceBody
 	}
-	return stamped(body, marks, func() error { return s.inner.Update(ctx, obj, opts...) })
+	err = stamped(body, marks, func() error { return s.inner.Update(ctx, obj, opts...) })
+	return sayApplied(operationsIn(marks), err)
 }
 
 // Patch patches the subresource. A patch of the status carries the token in the annotation of the request.
@@ -96,7 +97,7 @@ func (s *fencedSubresource) Patch(ctx context.Context, obj client.Object, patch 
 		}
 		return s.inner.Patch(ctx, obj, patch, opts...)
 	}
-	marks, err := s.client.marksFor(obj, s.name)
+	marks, err := s.client.marksFor(ctx, obj, s.name)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,8 @@ func (s *fencedSubresource) Patch(ctx context.Context, obj client.Object, patch 
 	if options.SubResourceBody != nil {
 		body = options.SubResourceBody
 	}
-	return s.client.patch(body, patch, marks, s.name, func(p client.Patch) error { return s.inner.Patch(ctx, obj, p, opts...) })
+	err = s.client.patch(body, patch, marks, s.name, func(p client.Patch) error { return s.inner.Patch(ctx, obj, p, opts...) })
+	return sayApplied(operationsIn(marks), err)
 }
 
 // Apply applies the subresource. A status carries the token in the annotation of the request.
@@ -121,7 +123,7 @@ func (s *fencedSubresource) Apply(ctx context.Context, configuration runtime.App
 		}
 		return s.inner.Apply(ctx, configuration, opts...)
 	}
-	marks, err := s.client.marksForKind(named.GroupVersionKind(), named.GetNamespace(), s.name)
+	marks, err := s.client.marksForKind(ctx, named.GroupVersionKind(), named.GetNamespace(), s.name)
 	if err != nil {
 		return err
 	}
@@ -141,7 +143,7 @@ func (s *fencedSubresource) Apply(ctx context.Context, configuration runtime.App
 		opts = append(opts[:len(opts):len(opts)], &client.SubResourceApplyOptions{SubResourceBody: client.ApplyConfigurationFromUnstructured(body)})
 	}
 	if err := s.inner.Apply(ctx, client.ApplyConfigurationFromUnstructured(named), opts...); err != nil {
-		return err
+		return sayApplied(operationsIn(marks), err)
 	}
 	return takeAnswer(configuration, named)
 }

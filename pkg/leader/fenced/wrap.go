@@ -4,6 +4,7 @@
 package fenced
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -43,6 +44,9 @@ func AsUser(user rest.ImpersonationConfig) Option {
 // of other users their groups are kept, and other extra values are not.
 //
 // An API server that does not permit the impersonation answers with an *ImpersonationError.
+//
+// A request whose context is one of WithOperation carries the operation with the token. That it was applied before is an
+// error here, see AlreadyAppliedRecord; Replaying makes it a success.
 //
 // A configuration for objects that several leases guard is wrapped once for each. The possession's own client, by which
 // it is renewed and released, must not be made from the copy.
@@ -105,7 +109,10 @@ func (c *carrier) prepare(req *http.Request) (transport.ImpersonationConfig, *ht
 	if err := checkHeld(c.possession); err != nil {
 		return transport.ImpersonationConfig{}, req, err
 	}
-	key, token := v1alpha1.TokenKey(c.possession.Lease().Name), c.possession.Token().String()
+	key, token, err := c.presented(req.Context())
+	if err != nil {
+		return transport.ImpersonationConfig{}, req, err
+	}
 	if name := req.Header.Get(transport.ImpersonateUserHeader); name != "" {
 		// The configuration, or that of another lease, impersonates a user already, who stays who it is.
 		if other, carried := carriedToken(req.Header, key); carried {
@@ -130,6 +137,17 @@ func (c *carrier) prepare(req *http.Request) (transport.ImpersonationConfig, *ht
 	identity := transport.ImpersonationConfig{UserName: user.UserName, UID: user.UID, Groups: user.Groups, Extra: extra}
 	// Once more: the question took time.
 	return identity, req, checkHeld(c.possession)
+}
+
+// presented returns the key of extra and the token that a request carries, with the operation of its context.
+func (c *carrier) presented(ctx context.Context) (key, text string, err error) {
+	lease, t := c.possession.Lease(), c.possession.Token()
+	if o := operationOf(ctx, lease); o != nil {
+		if t, err = t.WithOperation(o.id); err != nil {
+			return "", "", fmt.Errorf("carry operation %s of FencedLease %s: %w", o.id, lease, err)
+		}
+	}
+	return v1alpha1.TokenKey(lease.Name), t.String(), nil
 }
 
 // carriedToken returns what a request carries under a key of extra, read as the API server reads it.
