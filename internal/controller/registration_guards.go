@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/guardkind"
@@ -85,6 +86,8 @@ type placed struct {
 	// lease is the name of the guarding FencedLease; audit says that it refuses nothing.
 	lease string
 	audit bool
+	// history is how many operations of the lease an object records.
+	history int32
 	// namespace is the only guarded one, or empty if the guard is wide.
 	namespace string
 	// selector is that of a wide guard, in its canonical form.
@@ -147,7 +150,8 @@ func resolveGuard(in Input, lease *v1alpha1.FencedLease, index int) (installable
 			problem(ProblemClusterScoped, "%s is cluster-scoped and the guard reaches its own namespace only: set namespaceSelector", gr)
 			continue
 		}
-		where := placed{lease: lease.Name, audit: lease.Spec.Enforcement == v1alpha1.EnforcementAudit, namespace: lease.Namespace}
+		where := placed{lease: lease.Name, audit: lease.Spec.Enforcement == v1alpha1.EnforcementAudit, namespace: lease.Namespace,
+			history: ptr.Deref(guard.OperationHistoryLimit, defaultHistory)}
 		if guard.NamespaceSelector != nil {
 			if _, err := metav1.LabelSelectorAsSelector(guard.NamespaceSelector); err != nil {
 				problem(ProblemInvalidSelector, "the namespaceSelector for %s is not valid, correct it: %v", gr, err)

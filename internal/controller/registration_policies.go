@@ -49,12 +49,14 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 			MatchConstraints: policyConstraints(in, enforced, "", subresourceStatus),
 			MatchConditions: []admissionv1.MatchCondition{{
 				Name:       "marked-or-carrying",
-				Expression: celMatch(in, isProbe, "("+celHasStored+" || "+celHasExtra+")"),
+				Expression: celMatch(in, isProbe, "("+celHasStored+" || "+celHasExtra+" || "+celRecordsIn("object")+" || "+celRecordsIn("oldObject")+")"),
 			}},
 			Variables: []admissionv1.Variable{
 				{Name: "audited", Expression: celAudited(resolved.placed)},
 				{Name: "marks", Expression: celStored + ".transformMap(k, v, " + celIsMark + " && " + celIsToken + " && " + audited + ", v)"},
 				{Name: "now", Expression: celAnnotations},
+				{Name: "stored", Expression: celStored},
+				{Name: "forged", Expression: celForged("variables.audited")},
 				{Name: "lost", Expression: "variables.marks.transformList(k, v, !(k in variables.now) || !variables.now[k].matches('" + celToken + "') || " +
 					fmt.Sprintf(celGeneration, "variables.now[k]") + " < " + fmt.Sprintf(celGeneration, "v") + ", k)"},
 				{Name: "several", Expression: "has(request.userInfo.extra) ? request.userInfo.extra.transformList(k, v, " + celIsMark + " && v.size() != 1 && " + audited + ", k) : []"},
@@ -77,6 +79,14 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 						"Read the object again and keep the annotation as it is, or as the holder write with the current token'",
 				},
 				{
+					Expression: "variables.forged.size() == 0",
+					Reason:     ptr.To(metav1.StatusReasonForbidden),
+					Message:    "the record of operations (annotation " + v1alpha1.OperationsPrefix + "<lease>) must stay as it is stored: read the object again and keep it",
+					MessageExpression: "'the record of operations ' + variables.forged[0] + ' must stay as it is stored: ' + " +
+						"(variables.forged[0] in variables.now ? 'only a write that presents an operation of its own adds one to it' : 'the write removes it') + " +
+						"'. Read the object again and keep the annotation as it is; a new object has none'",
+				},
+				{
 					Expression: "variables.several.size() == 0",
 					Reason:     ptr.To(metav1.StatusReasonForbidden),
 					Message:    "a request must carry one token for each FencedLease",
@@ -88,7 +98,8 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 	}
 }
 
-// stampsPolicy copies a token carried by the request into the annotation, so that the mark moves in the same commit. It
+// stampsPolicy copies a token carried by the request into the annotation, so that the mark moves in the same commit, and
+// records the business operation that the token names. It
 // leaves alone what the webhook must refuse: several tokens, text that is no token, and a token other than the one that
 // the writer has put into the annotation itself. A stamp of a seal carries its token in the name of its field manager.
 func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingAdmissionPolicy {
@@ -101,10 +112,18 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 			FailurePolicy:      ptr.To(admissionv1.Fail),
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 			MatchConstraints:   policyConstraints(in, resolved.placed, ""),
-			MatchConditions:    []admissionv1.MatchCondition{{Name: "carrying", Expression: celMatch(in, isProbe, "("+celHasExtra+" || ("+celStamp(in.Sealer)+"))")}},
+			MatchConditions:    []admissionv1.MatchCondition{{Name: "carrying", Expression: celMatch(in, isProbe, "("+celHasExtra+" || "+celPresentsBusiness()+" || ("+celStamp(in.Sealer)+"))")}},
 			Variables: []admissionv1.Variable{
 				{Name: "now", Expression: celAnnotations},
 				{Name: "stored", Expression: celStored},
+				{Name: "carried", Expression: "has(request.userInfo.extra) ? request.userInfo.extra.transformMap(k, v, " + stamp + ", v[0]) : {}"},
+				{Name: "written", Expression: "variables.now.transformMap(k, v, " + celIsMark + " && " + celIsToken + " && !(k in variables.stored && variables.stored[k] == v) && " +
+					"!(has(request.userInfo.extra) && k in request.userInfo.extra), v)"},
+				{Name: "here", Expression: celHere},
+				{Name: "anywhere", Expression: celAnywhere},
+				{Name: "limits", Expression: celLimits(resolved.placed)},
+				{Name: "clock", Expression: celClock},
+				{Name: "moved", Expression: celMoved},
 				{Name: "stamp", Expression: "(" + celStamp(in.Sealer) + ") ? " + celFieldManager + ".split('" + seal.Separator + "') : []"},
 			},
 			Mutations: []admissionv1.Mutation{{
@@ -112,7 +131,8 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 				JSONPatch: &admissionv1.JSONPatch{Expression: strings.Join([]string{
 					"(has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}])",
 					"(" + isProbe + " ? [" + celAddAnnotation("'"+probe.StampAnnotation+"'", "'"+probe.Stamped(hash)+"'") + "] : [])",
-					"(has(request.userInfo.extra) ? request.userInfo.extra.transformList(k, v, " + stamp + ", " + celAddAnnotation("k", "v[0]") + ") : [])",
+					"variables.carried.transformList(k, v, " + celAddAnnotation("k", "v") + ")",
+					celRecorded(),
 					celStamped(),
 				}, " + ")},
 			}},

@@ -178,8 +178,8 @@ func empty(namespace, name string) *unstructured.Unstructured {
 
 func newName() string { return "report-" + strconv.FormatInt(objects.Add(1), 10) }
 
-// fresh gives a token an operation of its own.
-func fresh(token string) string { return token + "/" + strconv.FormatInt(objects.Add(1), 10) }
+// fresh gives a token an operation of its own, which is no business operation.
+func fresh(token string) string { return token + "/_" + strconv.FormatInt(objects.Add(1), 10) }
 
 // beFenced matches a refusal by the webhook with one of the causes.
 func beFenced(causes ...string) types.GomegaMatcher {

@@ -1,0 +1,133 @@
+// Copyright 2026 The FencedLease Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/token"
+)
+
+// defaultHistory is the limit of a guard that names none, as the schema of the guard sets it.
+const defaultHistory = 32
+
+// celBusiness matches the end of a token with a business operation, together with a look for the delete intent.
+const celBusiness = "/[-.:A-Za-z0-9][-_.:A-Za-z0-9]{0,127}$"
+
+// celTime is the form of a record's time.
+const celTime = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
+
+// celRecordsIn is true if annotations hold a record of operations. It cannot fail.
+func celRecordsIn(object string) string {
+	return "(" + object + " != null && has(" + object + ".metadata.annotations) && " + object + ".metadata.annotations.exists(k, k.startsWith('" + v1alpha1.OperationsPrefix + "')))"
+}
+
+// celIsBusiness is true if a token carries an operation that is recorded.
+func celIsBusiness(text string) string {
+	return "(" + text + ".matches('" + celBusiness + "') && !" + text + ".endsWith('/" + token.OperationDelete + "'))"
+}
+
+// celPresentsBusiness is true if a write sets a token annotation with such an operation.
+func celPresentsBusiness() string {
+	value, old := "object.metadata.annotations[k]", "oldObject.metadata.annotations"
+	return "(object != null && has(object.metadata.annotations) && object.metadata.annotations.exists(k, " + celIsMark + " && " + celIsBusiness(value) +
+		" && !(oldObject != null && has(" + old + ") && k in " + old + " && " + old + "[k] == " + value + ")))"
+}
+
+// celLimits is a map of the limits that are not the default, by place, resource and lease: the largest limit of all guards
+// of a lease for a resource. The place of a wide guard is *.
+func celLimits(guards []placed) string {
+	const anywhere = "*"
+	limits := map[string]int32{}
+	for _, g := range guards {
+		if g.subresource != "" {
+			continue
+		}
+		place := g.namespace
+		if g.selector != nil {
+			place = anywhere
+		}
+		key := place + " " + g.Group + "/" + g.Resource + " " + g.lease
+		if known, ok := limits[key]; !ok || g.history > known {
+			limits[key] = g.history
+		}
+	}
+	var pairs []string
+	for _, key := range sortedKeys(limits) {
+		_, what, _ := strings.Cut(key, " ")
+		wide, shadowed := limits[anywhere+" "+what]
+		if limits[key] != defaultHistory || shadowed && wide != defaultHistory {
+			pairs = append(pairs, celString(key)+": "+strconv.Itoa(int(limits[key])))
+		}
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
+}
+
+const (
+	celHere     = "(has(request.namespace) ? request.namespace : '') + ' ' + request.resource.group + '/' + request.resource.resource + ' '"
+	celAnywhere = "'* ' + request.resource.group + '/' + request.resource.resource + ' '"
+	// celClock is the newest time among the fields' managers: that of the API server's clock for a write that changes
+	// something. CEL has no clock of its own.
+	celClock = "object != null && has(object.metadata.managedFields) && object.metadata.managedFields.exists(f, has(f.time)) ? " +
+		"'@' + object.metadata.managedFields.filter(f, has(f.time)).map(f, string(f.time)).max() : ''"
+	// celMoved is true if the fields' managers show that the request changes something.
+	celMoved = "object != null && (oldObject == null || object.metadata.?managedFields != oldObject.metadata.?managedFields)"
+)
+
+// celRecord is the list of the operations that record an operation: token is the expression of the token that the write
+// presents for the lease of the key k, and clock that of what is added to the record as its time. A record of the operation
+// that is there already stays, and so does everything where the limit is 0: what the writer itself has made of the
+// annotation is undone.
+func celRecord(text, clock string) string {
+	lease := celLease
+	key := "('" + v1alpha1.OperationsPrefix + "' + " + lease + ")"
+	stored := "(" + key + " in variables.stored ? variables.stored[" + key + "] : '')"
+	limit := "((variables.here + " + lease + ") in variables.limits ? variables.limits[variables.here + " + lease + "] : " +
+		"(variables.anywhere + " + lease + ") in variables.limits ? variables.limits[variables.anywhere + " + lease + "] : " + strconv.Itoa(defaultHistory) + ")"
+	operation := text + ".split('/')[1]"
+	records := stored + ".split(' ')"
+	kept := "(" + stored + " == '' ? [] : " + records + ".slice(0, " + records + ".size() < " + limit + " ? " + records + ".size() : " + limit + " - 1))"
+	record := operation + " + '=' + " + fmt.Sprintf("%s.split('/')[0].split('.')[0]", text) + " + " + clock
+	stays := "(" + limit + " == 0 || (' ' + " + stored + ").contains(' ' + " + operation + " + '='))"
+	return "(" + stays + " ? " +
+		"(" + stored + " == '' ? [] : [" + celAddAnnotation(key, stored) + "]) : " +
+		"[" + celAddAnnotation(key, "(["+record+"] + "+kept+").join(' ')") + "])"
+}
+
+// celRecorded is the list of the operations that record the business operations which a write presents.
+func celRecorded() string {
+	record := func(tokens, clock string) string {
+		return "variables." + tokens + ".transformList(k, v, " + celIsBusiness("v") + ", " + celRecord("v", clock) + ").flatten()"
+	}
+	return record("carried", "(variables.moved ? variables.clock : '')") + " + " + record("written", "variables.clock")
+}
+
+// celForged is the list of the records of operations that a write changes in any other way than the stamping policy does:
+// one record in front, of the operation that the write presents, and behind it the newest of those that are stored. How many
+// of those stay is the stamping policy's own: the two may know different limits for a moment.
+func celForged(audited string) string {
+	isRecords := "k.startsWith('" + v1alpha1.OperationsPrefix + "')"
+	lease := fmt.Sprintf("k.substring(%d)", len(v1alpha1.OperationsPrefix))
+	key := "('" + v1alpha1.TokenPrefix + "' + " + lease + ")"
+	enforced := "!(" + lease + " in " + audited + ")"
+	mark := "variables.now[" + key + "]"
+	stored := "(k in variables.stored ? variables.stored[k] : '')"
+	first := "v.split(' ')[0]"
+	operation := mark + ".split('/')[1]"
+	legitimate := strings.Join([]string{
+		key + " in variables.now",
+		mark + ".matches('" + celToken + "')",
+		celIsBusiness(mark),
+		"(!(" + key + " in variables.stored) || variables.stored[" + key + "] != " + mark + " || (has(request.userInfo.extra) && " + key + " in request.userInfo.extra && " + mark + " in request.userInfo.extra[" + key + "]))",
+		first + ".split('@')[0] == " + operation + " + '=' + " + mark + ".split('/')[0].split('.')[0]",
+		"(!" + first + ".contains('@') || " + first + ".substring(" + first + ".indexOf('@') + 1).matches('" + celTime + "'))",
+		"!(' ' + " + stored + ").contains(' ' + " + operation + " + '=')",
+		"(!v.contains(' ') || (" + stored + " + ' ').startsWith(v.substring(v.indexOf(' ') + 1) + ' '))",
+	}, " && ")
+	return "variables.stored.transformList(k, v, " + isRecords + " && " + enforced + " && !(k in variables.now), k) + " +
+		"variables.now.transformList(k, v, " + isRecords + " && " + enforced + " && !(k in variables.stored && variables.stored[k] == v) && !(" + legitimate + "), k)"
+}
