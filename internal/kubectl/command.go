@@ -15,6 +15,7 @@ import (
 	"github.com/fencedlease/fencedlease/internal/kubectl/describe"
 	"github.com/fencedlease/fencedlease/internal/kubectl/explain"
 	"github.com/fencedlease/fencedlease/internal/kubectl/get"
+	"github.com/fencedlease/fencedlease/internal/kubectl/operation"
 	"github.com/fencedlease/fencedlease/internal/kubectl/possess"
 	"github.com/fencedlease/fencedlease/internal/kubectl/rbac"
 	"github.com/fencedlease/fencedlease/internal/kubectl/run"
@@ -37,7 +38,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 			"A FencedLease records who leads, under a generation that grows with every change of holder. Writes to the resources that it\n" +
 			"guards present a token, GENERATION.TERM, and the API server refuses those of earlier holders.\n\n" +
 			"Exit codes: 0 done; 1 error, or no telling; 2 a write was refused or, to explain, would be, or another holds the lease;\n" +
-			"128 and the number of a signal that ended the command. run ends with the exit code of its command.\n\n" +
+			"3 the operation that was looked up is not recorded; 128 and the number of a signal that ended the command. run ends with the exit code of its command.\n\n" +
 			"Data goes to standard output, messages go to standard error. --token is the fencing token: a bearer token for the API\n" +
 			"server belongs into the kubeconfig.",
 		Annotations:                map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fencedlease"},
@@ -65,7 +66,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		&cobra.Group{ID: groupWrite, Title: "Write under a lease:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		groupLook:  {get.NewCommand(f), describe.NewCommand(f), explain.NewCommand(f)},
+		groupLook:  {get.NewCommand(f), describe.NewCommand(f), explain.NewCommand(f), operation.NewCommand(f)},
 		groupHold:  {possess.NewAcquireCommand(f), possess.NewReleaseCommand(f), run.NewCommand(f), rbac.NewCommand(f)},
 		groupWrite: {write.NewApplyCommand(f), write.NewPatchCommand(f), write.NewAnnotateCommand(f), write.NewDeleteCommand(f)},
 		"":         {completion.NewCommand(f), newVersionCommand(f)},

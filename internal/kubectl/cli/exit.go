@@ -16,6 +16,8 @@ const (
 	ExitError = 1
 	// ExitRefused says that a write was refused or, to explain, would be; or that another holds the lease.
 	ExitRefused = 2
+	// ExitNotRecorded says that an object has no record of the operation that was looked up.
+	ExitNotRecorded = 3
 	// ExitInterrupted is 128 and the number of SIGINT.
 	ExitInterrupted = 130
 )

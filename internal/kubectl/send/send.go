@@ -68,6 +68,8 @@ type Write struct {
 	Force        bool
 	// Propagation says what becomes of the dependents of a deleted object. Empty is the API server's choice.
 	Propagation metav1.DeletionPropagation
+	// UID is that of the object that is to be deleted, or empty.
+	UID types.UID
 	// DryRun lets the API server do everything but store.
 	DryRun cli.DryRun
 }
@@ -94,9 +96,11 @@ func NewClient(config *rest.Config, mapper meta.RESTMapper, resource schema.Grou
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	if carrier == CarrierAnnotation {
-		for _, p := range possessions {
+	for _, p := range possessions {
+		if carrier == CarrierAnnotation {
 			c = fenced.Client(c, p)
+		} else {
+			c = fenced.Replaying(c, p)
 		}
 	}
 	return c, nil
@@ -148,6 +152,9 @@ func (w Write) Send(ctx context.Context, c client.Client) (*unstructured.Unstruc
 		options := &client.DeleteOptions{DryRun: dryRun}
 		if w.Propagation != "" {
 			options.PropagationPolicy = &w.Propagation
+		}
+		if w.UID != "" {
+			options.Preconditions = &metav1.Preconditions{UID: &w.UID}
 		}
 		return nil, c.Delete(ctx, object, options)
 	default:

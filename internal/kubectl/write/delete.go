@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fencedlease/fencedlease/internal/kubectl/cli"
 	"github.com/fencedlease/fencedlease/internal/kubectl/send"
@@ -19,6 +20,7 @@ type DeleteOptions struct {
 	Options
 
 	Cascade string
+	UID     string
 }
 
 // policies are what --cascade takes.
@@ -45,16 +47,20 @@ func NewDeleteCommand(f *cli.Factory) *cobra.Command {
 	target.AddFileFlags(cmd.Flags(), &o.Files, "The files that name the objects to delete; - is standard input.")
 	cmd.Flags().StringVar(&o.Cascade, "cascade", "background", "What becomes of the dependents: background, foreground or orphan.")
 	cli.Complete(cmd, "cascade", "background", "foreground", "orphan")
+	cmd.Flags().StringVar(&o.UID, "uid", "", "Delete the object only if it has this uid. Needed with --operation: a deleted object keeps no records, and one of its name may be created later.")
 	o.addFlags(cmd)
 	return cmd
 }
 
 func (o *DeleteOptions) complete([]string) error {
+	if o.Operation != "" && o.UID == "" {
+		return cli.Usagef("--operation needs --uid: say which object is to be deleted, as one of its name may be created later")
+	}
 	return cli.OneOf("--cascade", o.Cascade, "background", "foreground", "orphan")
 }
 
 func (o *DeleteOptions) write(_ context.Context, t target.Target) (send.Write, error) {
-	return send.Write{Verb: send.Delete, Object: t.Object, Propagation: policies()[o.Cascade]}, nil
+	return send.Write{Verb: send.Delete, Object: t.Object, Propagation: policies()[o.Cascade], UID: types.UID(o.UID)}, nil
 }
 
 func (o *DeleteOptions) names() (verb, done string) { return "delete", "deleted" }

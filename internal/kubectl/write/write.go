@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -20,18 +21,21 @@ import (
 	"github.com/fencedlease/fencedlease/internal/kubectl/cli"
 	"github.com/fencedlease/fencedlease/internal/kubectl/send"
 	"github.com/fencedlease/fencedlease/internal/kubectl/target"
+	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
 )
 
 // Options are what all writing commands have.
 type Options struct {
 	*cli.Factory
 
-	Files   resource.FilenameOptions
-	Args    []string
-	Token   []string
-	Carrier string
-	DryRun  string
-	Output  string
+	Files resource.FilenameOptions
+	Args  []string
+	Token []string
+	// Operation is the id of the business operation that the writes are, or empty.
+	Operation string
+	Carrier   string
+	DryRun    string
+	Output    string
 
 	tokens cli.Tokens
 	dryRun cli.DryRun
@@ -58,6 +62,7 @@ const longCarriers = "\n\nThe token travels with the request, as an extra of you
 // addFlags adds the flags that all writing commands have.
 func (o *Options) addFlags(cmd *cobra.Command) {
 	cli.AddTokenFlag(cmd.Flags(), &o.Token)
+	cmd.Flags().StringVar(&o.Operation, "operation", "", "Id of the operation that the write is. An object that records it is not written again, under whichever generation.")
 	cmd.Flags().StringVar(&o.Carrier, "carrier", string(send.CarrierRequest), "How the token travels: request or annotation.")
 	cmd.Flags().StringVarP(&o.Output, "output", "o", "", "Output format: json, yaml or name.")
 	cli.AddDryRunFlag(cmd, &o.DryRun)
@@ -92,6 +97,11 @@ func (o *Options) Complete(args []string) (err error) {
 	}
 	if o.tokens, err = cli.ParseTokens(o.Token, o.Getenv); err != nil {
 		return err
+	}
+	if o.Operation != "" {
+		if err := fenced.CheckOperation(o.Operation); err != nil {
+			return cli.Usagef("--operation: %v", err)
+		}
 	}
 	if o.tokens.IsZero() {
 		return cli.Usagef("--token is missing: give the token of the lease that guards the object, as `kubectl fencedlease acquire` prints it " +
@@ -143,9 +153,13 @@ func (o *Options) writeOne(ctx context.Context, c command, t target.Target, prin
 	if err != nil {
 		return err
 	}
-	written, err := w.Send(ctx, writer)
+	written, before, err := o.send(ctx, w, writer)
 	if err != nil {
 		return err
+	}
+	if before && o.Output == "" {
+		_, done := c.names()
+		printer = &printers.NamePrinter{Operation: done + " before" + o.dryRun.Suffix()}
 	}
 	if written == nil || o.Output == "" || o.Output == "name" {
 		written = t.Object // also where the answer is a Scale
@@ -154,6 +168,26 @@ func (o *Options) writeOne(ctx context.Context, c command, t target.Target, prin
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+// send sends a write, as the operation if there is one, and reports whether that was applied before.
+func (o *Options) send(ctx context.Context, w send.Write, c client.Client) (written *unstructured.Unstructured, before bool, err error) {
+	if o.Operation == "" {
+		written, err = w.Send(ctx, c)
+		return written, false, err
+	}
+	ctx, operation, err := fenced.WithOperation(ctx, o.Operation)
+	if err != nil {
+		return nil, false, err
+	}
+	if written, err = w.Send(ctx, c); err != nil {
+		return nil, false, err
+	}
+	record, before := operation.Replayed()
+	if before {
+		o.Say("Operation %s was applied before, under generation %d: nothing was changed.", record.Operation, record.Generation)
+	}
+	return written, before, nil
 }
 
 // printer prints what was written, or that it was.
