@@ -18,12 +18,12 @@ import (
 type OperationState string
 
 const (
-	// OperationApplied: the object has a record of the operation.
+	// OperationApplied means that the object has a record of the operation.
 	OperationApplied OperationState = "Applied"
-	// OperationNotRecorded: the object has records, and none of the operation. It was not applied since the oldest of
+	// OperationNotRecorded means that the object has records, and none of the operation. It was not applied since the oldest of
 	// them, the horizon. Whether it was applied before that, nobody knows.
 	OperationNotRecorded OperationState = "NotRecorded"
-	// OperationUnknown: the object has no records, or what it has cannot be read. Nothing follows from that.
+	// OperationUnknown means that the object has no records, or what it has cannot be read. Nothing follows from that.
 	OperationUnknown OperationState = "Unknown"
 )
 

@@ -78,7 +78,7 @@ func TestTheQuickStartWorks(t *testing.T) {
 set -euo pipefail
 # An API server needs some seconds to know the schema of a new kind.
 until kubectl create -f daily.yaml; do sleep 1; done
-`), 0o700)) //nolint:gosec // it is run
+`), 0o700))
 	r.run(t, `
 		go build -o bin/ ./cmd/kubectl-fencedlease
 		kubectl apply -f examples/crds.yaml
