@@ -189,7 +189,7 @@ func beFenced(causes ...string) types.GomegaMatcher {
 			return false
 		}
 		details := status.Status().Details
-		return details != nil && len(details.Causes) == 1 && slices.Contains(causes, string(details.Causes[0].Type))
+		return details != nil && len(details.Causes) > 0 && slices.Contains(causes, string(details.Causes[0].Type))
 	})
 }
 

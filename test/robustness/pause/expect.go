@@ -178,7 +178,7 @@ func AnswerOf(err error) Answer {
 	}
 	s := status.Status()
 	switch {
-	case s.Code == http.StatusForbidden && s.Reason == v1alpha1.StatusReasonFenced && s.Details != nil && len(s.Details.Causes) == 1:
+	case s.Code == http.StatusForbidden && s.Reason == v1alpha1.StatusReasonFenced && s.Details != nil && len(s.Details.Causes) > 0:
 		return Answer(s.Details.Causes[0].Type)
 	case s.Code == http.StatusForbidden && strings.Contains(s.Message, "must not fall or vanish"):
 		return MarkPolicy
