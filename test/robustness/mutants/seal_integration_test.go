@@ -56,12 +56,17 @@ func (s *scene) awaitFastPath(ctx context.Context, o *unstructured.Unstructured)
 
 // sealByHand seals B's term as another replica's controller does: it stamps the objects, and says that it has.
 func (s *scene) sealByHand(ctx context.Context, objects ...*unstructured.Unstructured) error {
-	c, err := s.carrying(s.Token(pause.B))
+	account, err := s.cluster.ServiceAccount(ctx, product.Namespace, product.ServiceAccount)
 	if err != nil {
 		return err
 	}
+	c, err := env.Client(account)
+	if err != nil {
+		return err
+	}
+	manager := client.FieldOwner(seal.FieldManager(s.Lease.Name, s.Token(pause.B)))
 	for _, o := range objects {
-		if err := c.Patch(ctx, bare(o), client.RawPatch(types.MergePatchType, []byte("{}"))); err != nil {
+		if err := c.Patch(ctx, bare(o), client.RawPatch(types.MergePatchType, []byte("{}")), manager); err != nil {
 			return fmt.Errorf("stamp: %w", err)
 		}
 	}
