@@ -18,13 +18,11 @@ const defaultHistory = 32
 // celBusiness matches the end of a token with a business operation, together with a look for the delete intent.
 const celBusiness = "/[-.:A-Za-z0-9][-_.:A-Za-z0-9]{0,127}$"
 
+// celIsRecords is true if the key k is that of an annotation with records of operations.
+const celIsRecords = "k.startsWith('" + v1alpha1.OperationsPrefix + "')"
+
 // celTime is the form of a record's time.
 const celTime = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
-
-// celRecordsIn is true if annotations hold a record of operations. It cannot fail.
-func celRecordsIn(object string) string {
-	return "(" + object + " != null && has(" + object + ".metadata.annotations) && " + object + ".metadata.annotations.exists(k, k.startsWith('" + v1alpha1.OperationsPrefix + "')))"
-}
 
 // celIsBusiness is true if a token carries an operation that is recorded.
 func celIsBusiness(text string) string {
@@ -34,8 +32,8 @@ func celIsBusiness(text string) string {
 // celPresentsBusiness is true if a write sets a token annotation with such an operation.
 func celPresentsBusiness() string {
 	value, old := "object.metadata.annotations[k]", "oldObject.metadata.annotations"
-	return "(object != null && has(object.metadata.annotations) && object.metadata.annotations.exists(k, " + celIsMark + " && " + celIsBusiness(value) +
-		" && !(oldObject != null && has(" + old + ") && k in " + old + " && " + old + "[k] == " + value + ")))"
+	return celHasAnnotation("object", celIsMark+" && "+celIsBusiness(value)+
+		" && !(oldObject != null && has("+old+") && k in "+old+" && "+old+"[k] == "+value+")")
 }
 
 // celLimits is a map of the limits that are not the default, by place, resource and lease: the largest limit of all guards
@@ -91,7 +89,7 @@ func celRecord(text, clock string) string {
 	operation := text + ".split('/')[1]"
 	records := stored + ".split(' ')"
 	kept := "(" + stored + " == '' ? [] : " + records + ".slice(0, " + records + ".size() < " + limit + " ? " + records + ".size() : " + limit + " - 1))"
-	record := operation + " + '=' + " + fmt.Sprintf("%s.split('/')[0].split('.')[0]", text) + " + " + clock
+	record := operation + " + '=' + " + fmt.Sprintf(celDigits, text) + " + " + clock
 	stays := "(" + limit + " == 0 || (' ' + " + stored + ").contains(' ' + " + operation + " + '='))"
 	return "(" + stays + " ? " +
 		"(" + stored + " == '' ? [] : [" + celAddAnnotation(key, stored) + "]) : " +
@@ -110,7 +108,6 @@ func celRecorded() string {
 // one record in front, of the operation that the write presents, and behind it the newest of those that are stored. How many
 // of those stay is the stamping policy's own: the two may know different limits for a moment.
 func celForged(audited string) string {
-	isRecords := "k.startsWith('" + v1alpha1.OperationsPrefix + "')"
 	lease := fmt.Sprintf("k.substring(%d)", len(v1alpha1.OperationsPrefix))
 	key := "('" + v1alpha1.TokenPrefix + "' + " + lease + ")"
 	enforced := "!(" + lease + " in " + audited + ")"
@@ -123,11 +120,11 @@ func celForged(audited string) string {
 		mark + ".matches('" + celToken + "')",
 		celIsBusiness(mark),
 		"(!(" + key + " in variables.stored) || variables.stored[" + key + "] != " + mark + " || (has(request.userInfo.extra) && " + key + " in request.userInfo.extra && " + mark + " in request.userInfo.extra[" + key + "]))",
-		first + ".split('@')[0] == " + operation + " + '=' + " + mark + ".split('/')[0].split('.')[0]",
+		first + ".split('@')[0] == " + operation + " + '=' + " + fmt.Sprintf(celDigits, mark),
 		"(!" + first + ".contains('@') || " + first + ".substring(" + first + ".indexOf('@') + 1).matches('" + celTime + "'))",
 		"!(' ' + " + stored + ").contains(' ' + " + operation + " + '=')",
 		"(!v.contains(' ') || (" + stored + " + ' ').startsWith(v.substring(v.indexOf(' ') + 1) + ' '))",
 	}, " && ")
-	return "variables.stored.transformList(k, v, " + isRecords + " && " + enforced + " && !(k in variables.now), k) + " +
-		"variables.now.transformList(k, v, " + isRecords + " && " + enforced + " && !(k in variables.stored && variables.stored[k] == v) && !(" + legitimate + "), k)"
+	return "variables.stored.transformList(k, v, " + celIsRecords + " && " + enforced + " && !(k in variables.now), k) + " +
+		"variables.now.transformList(k, v, " + celIsRecords + " && " + enforced + " && !(k in variables.stored && variables.stored[k] == v) && !(" + legitimate + "), k)"
 }

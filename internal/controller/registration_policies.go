@@ -29,8 +29,9 @@ var (
 	celAnnotations = "(object != null && has(object.metadata.annotations) ? object.metadata.annotations : {})"
 	celStored      = "(oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {})"
 	celHasExtra    = "(has(request.userInfo.extra) && request.userInfo.extra.exists(k, " + celIsMark + "))"
-	celHasStored   = "(oldObject != null && has(oldObject.metadata.annotations) && oldObject.metadata.annotations.exists(k, " + celIsMark + "))"
-	celGeneration  = "int(%s.split('/')[0].split('.')[0])"
+	celHasStored   = celHasAnnotation("oldObject", celIsMark)
+	celDigits      = "%s.split('/')[0].split('.')[0]"
+	celGeneration  = "int(" + celDigits + ")"
 	celShort       = "(%[1]s.size() > 160 ? %[1]s.substring(0, 160) + '...' : %[1]s)"
 )
 
@@ -49,7 +50,7 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 			MatchConstraints: policyConstraints(in, enforced, "", subresourceStatus),
 			MatchConditions: []admissionv1.MatchCondition{{
 				Name:       "marked-or-carrying",
-				Expression: celMatch(in, isProbe, "("+celHasStored+" || "+celHasExtra+" || "+celRecordsIn("object")+" || "+celRecordsIn("oldObject")+")"),
+				Expression: celMatch(in, isProbe, "("+celHasStored+" || "+celHasExtra+" || "+celHasAnnotation("object", celIsRecords)+" || "+celHasAnnotation("oldObject", celIsRecords)+")"),
 			}},
 			Variables: []admissionv1.Variable{
 				{Name: "audited", Expression: celAudited(resolved.placed)},
@@ -99,9 +100,9 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 }
 
 // stampsPolicy copies a token carried by the request into the annotation, so that the mark moves in the same commit, and
-// records the business operation that the token names. It
-// leaves alone what the webhook must refuse: several tokens, text that is no token, and a token other than the one that
-// the writer has put into the annotation itself. A stamp of a seal carries its token in the name of its field manager.
+// records the business operation that the token names. It leaves alone what the webhook must refuse: several tokens, text
+// that is no token, and a token other than the one that the writer has put into the annotation itself. A stamp of a seal
+// carries its token in the name of its field manager.
 func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingAdmissionPolicy {
 	isProbe := celOwnGroup + " && " + celIsProbe(probe.Name(probe.Policies, hash))
 	stamp := celIsMark + " && v.size() == 1 && v[0].matches('" + celToken + "') && " +
@@ -199,6 +200,11 @@ func policyConstraints(in Input, guards []placed, subresources ...string) *admis
 func celMatch(in Input, isProbe, condition string) string {
 	return "(" + isProbe + ") || (!(" + celOwnGroup + ") && !(has(request.namespace) && request.namespace in " +
 		celList(protectedNamespaces(in.Namespace)) + ") && " + condition + ")"
+}
+
+// celHasAnnotation is true if an object has an annotation whose key k satisfies a condition. It cannot fail.
+func celHasAnnotation(object, condition string) string {
+	return "(" + object + " != null && has(" + object + ".metadata.annotations) && " + object + ".metadata.annotations.exists(k, " + condition + "))"
 }
 
 func celAddAnnotation(key, value string) string {

@@ -63,11 +63,11 @@ func unknown(v fence.Verdict) bool { return v.Outcome != fence.Allow && v.Outcom
 // deny answers 403 with a reason and a cause of ours. Not 409, on which clients try again, and no time to retry after;
 // conflict is for what is one.
 func deny(r *review, v fence.Verdict) admission.Response {
-	causes := []metav1.StatusCause{{Type: metav1.CauseType(v.Reason), Message: v.Message, Field: tokenField(v.Lease.Name)}}
+	causes := []metav1.StatusCause{causeOf(v)}
 	if v.Recorded.Operation != "" {
 		causes = append(causes, metav1.StatusCause{
 			Type: v1alpha1.CauseOperationRecord, Message: v.Recorded.String(),
-			Field: "metadata.annotations[" + v1alpha1.OperationsKey(v.Lease.Name) + "]",
+			Field: annotationField(v1alpha1.OperationsKey(v.Lease.Name)),
 		})
 	}
 	return refuse(r, http.StatusForbidden, v1alpha1.StatusReasonFenced, v.Message, causes...)
@@ -79,9 +79,11 @@ func conflict(r *review) admission.Response {
 		"the object has been modified since resourceVersion "+r.basedOn+": read it again and apply the change to what is stored")
 }
 
-func tokenField(leaseName string) string {
-	return "metadata.annotations[" + v1alpha1.TokenKey(leaseName) + "]"
+func causeOf(v fence.Verdict) metav1.StatusCause {
+	return metav1.StatusCause{Type: metav1.CauseType(v.Reason), Message: v.Message, Field: annotationField(v1alpha1.TokenKey(v.Lease.Name))}
 }
+
+func annotationField(key string) string { return "metadata.annotations[" + key + "]" }
 
 // sealRetry is after how many seconds a write should be repeated that came before its term was sealed.
 const sealRetry = 1
@@ -89,8 +91,7 @@ const sealRetry = 1
 // unavailable answers that no admission is possible now. The client may try again; nothing was admitted. The time to retry
 // after makes clients do so by themselves, which a write that is merely early wants; client-go gives up after ten times.
 func unavailable(r *review, v fence.Verdict) admission.Response {
-	answer := refuse(r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, v.Message,
-		metav1.StatusCause{Type: metav1.CauseType(v.Reason), Message: v.Message, Field: tokenField(v.Lease.Name)})
+	answer := refuse(r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, v.Message, causeOf(v))
 	if v.Reason == fence.SealPending {
 		answer.Result.Details.RetryAfterSeconds = sealRetry
 	}

@@ -223,8 +223,8 @@ func marksOf(stampers []*stamper, next func(*stamper) (mark, error)) ([]mark, er
 }
 
 // operates reports whether a context carries an operation of one of the leases.
-func (c *fencedClient) operates(ctx context.Context) bool {
-	return slices.ContainsFunc(c.stampers, func(s *stamper) bool { return operationOf(ctx, s.possession.Lease()) != nil })
+func operates(ctx context.Context, stampers []*stamper) bool {
+	return slices.ContainsFunc(stampers, func(s *stamper) bool { return operationOf(ctx, s.possession.Lease()) != nil })
 }
 
 // guarding returns the stampers of the leases that may guard a place, after a check that all possessions are held.

@@ -37,7 +37,7 @@ func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...cl
 	options := client.DeleteOptions{}
 	options.ApplyOptions(opts)
 	options.Preconditions = options.Preconditions.DeepCopy()
-	operated := slices.ContainsFunc(guarding, func(s *stamper) bool { return operationOf(ctx, s.possession.Lease()) != nil })
+	operated := operates(ctx, guarding)
 	if operated {
 		if err := deletePrecondition(obj, &options); err != nil {
 			return err

@@ -39,7 +39,7 @@ type replayingClient struct {
 
 // presented returns marks for what the request presents by itself.
 func (r *replayingClient) presented(ctx context.Context, obj client.Object) ([]mark, error) {
-	if !r.fenced.operates(ctx) {
+	if !operates(ctx, r.fenced.stampers) {
 		return nil, nil
 	}
 	return r.fenced.marksFor(ctx, obj, subresourceMain)
@@ -74,7 +74,7 @@ func (r *replayingClient) Patch(ctx context.Context, obj client.Object, patch cl
 
 // Apply applies a configuration once.
 func (r *replayingClient) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	if !r.fenced.operates(ctx) {
+	if !operates(ctx, r.fenced.stampers) {
 		return r.Client.Apply(ctx, configuration, opts...)
 	}
 	named, err := unstructuredOf(configuration)
