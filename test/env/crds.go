@@ -37,7 +37,14 @@ func ReportResource(version string) schema.GroupVersionResource {
 
 // NewReport returns a Report with spec.value, in ReportVersion.
 func NewReport(namespace, name, value string) *unstructured.Unstructured {
-	report := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"value": value, "replicas": int64(1)}}}
+	report := BareReport(namespace, name)
+	report.Object["spec"] = map[string]any{"value": value, "replicas": int64(1)}
+	return report
+}
+
+// BareReport returns what names a Report, in ReportVersion.
+func BareReport(namespace, name string) *unstructured.Unstructured {
+	report := &unstructured.Unstructured{}
 	report.SetGroupVersionKind(ReportKind(ReportVersion))
 	report.SetNamespace(namespace)
 	report.SetName(name)

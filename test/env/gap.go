@@ -69,6 +69,15 @@ func (h *Hold) Release() {
 	})
 }
 
+// StartReportGap is StartAdmissionGap for all writes of Reports and their subresources, as far as they are named, such as
+// reports/status.
+func (e *Environment) StartReportGap(ctx context.Context, resources ...string) (*AdmissionGap, error) {
+	return e.StartAdmissionGap(ctx, admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{GuardedGroup}, APIVersions: []string{"*"}, Resources: resources},
+	})
+}
+
 // StartAdmissionGap registers the webhook for rules, and returns when every API server calls it.
 func (e *Environment) StartAdmissionGap(ctx context.Context, rules ...admissionregistrationv1.RuleWithOperations) (*AdmissionGap, error) {
 	clientset, err := kubernetes.NewForConfig(e.admin)

@@ -84,6 +84,26 @@ type Manager struct {
 	ended  chan error
 }
 
+// Start installs the product and the guarded kinds, and runs a manager.
+func Start(ctx context.Context, cluster *env.Environment, log logr.Logger) (*Manager, error) {
+	if err := cluster.InstallGuardedCRD(ctx); err != nil {
+		return nil, err
+	}
+	if err := Install(ctx, cluster); err != nil {
+		return nil, err
+	}
+	return StartManager(ctx, cluster, log)
+}
+
+// AsManager returns a client of the manager's own user.
+func AsManager(ctx context.Context, cluster *env.Environment) (client.Client, error) {
+	config, err := cluster.ServiceAccount(ctx, Namespace, ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	return env.Client(config)
+}
+
 // StartManager runs a manager and returns when it is ready. Mutations change its options.
 func StartManager(ctx context.Context, cluster *env.Environment, log logr.Logger, mutations ...func(*manager.Options)) (*Manager, error) {
 	config, err := cluster.ServiceAccount(ctx, Namespace, ServiceAccount)

@@ -102,21 +102,22 @@ func (r *reader) run(t *testing.T, script string) string {
 	return output.String()
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The commands of the leader guide, from an empty cluster on. Only the installation is the test's own: no kubelet runs the
 // manager here.
 func TestTheLeaderGuideWorks(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	cluster := env.StartT(t, env.Options{ControllerManager: true})
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(product.Install(t.Context(), cluster))
+	must(t, product.Install(t.Context(), cluster))
 	manager, err := product.StartManager(t.Context(), cluster, testr.New(t))
-	must(err)
-	t.Cleanup(func() { must(manager.Stop()) })
+	must(t, err)
+	t.Cleanup(func() { must(t, manager.Stop()) })
 	var script strings.Builder
 	commands := 0
 	for _, b := range blocksOf(t, "docs/leaders.md") {

@@ -8,7 +8,6 @@ package docs_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -22,38 +21,25 @@ import (
 // followed returns what a reader does who follows a section: its commands, and an apply of each manifest in between.
 func followed(t *testing.T, document, section string) string {
 	t.Helper()
-	for _, part := range regexp.MustCompile(`(?m)^## `).Split(text(t, document), -1)[1:] {
-		title, content, _ := strings.Cut(part, "\n")
-		if title != section {
-			continue
-		}
-		var script strings.Builder
-		for _, b := range blocksIn(content) {
-			switch b.language {
-			case "sh":
-				script.WriteString(b.text)
-			case "yaml":
-				script.WriteString("kubectl apply -f - <<'YAML'\n" + b.text + "YAML\n")
-			}
-		}
-		if script.Len() > 0 {
-			return script.String()
+	var script strings.Builder
+	for _, b := range blocksBySection(t, document)[section] {
+		switch b.language {
+		case "sh":
+			script.WriteString(b.text)
+		case "yaml":
+			script.WriteString("kubectl apply -f - <<'YAML'\n" + b.text + "YAML\n")
 		}
 	}
-	t.Fatalf("the section %q of %s has no commands", section, document)
-	return ""
+	if script.Len() == 0 {
+		t.Fatalf("the section %q of %s has no commands", section, document)
+	}
+	return script.String()
 }
 
 // The commands and manifests of the installation guide and of the README, from an empty cluster to a fenced write.
 func TestTheQuickStartWorks(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	cluster := env.StartT(t, env.Options{ControllerManager: true})
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	r := newReader(t, cluster)
 	kustomize := followed(t, "docs/install.md", "With kustomize")
 	const rollout = "kubectl -n fencedlease-system rollout status deployment fencedlease-controller-manager\n"
@@ -72,9 +58,9 @@ func TestTheQuickStartWorks(t *testing.T) {
 	r.run(t, install)
 
 	manager, err := product.StartManager(t.Context(), cluster, logr.Discard())
-	must(err)
-	t.Cleanup(func() { must(manager.Stop()) })
-	must(os.WriteFile(filepath.Join(r.checkout, "report.sh"), []byte(`#!/usr/bin/env bash
+	must(t, err)
+	t.Cleanup(func() { must(t, manager.Stop()) })
+	must(t, os.WriteFile(filepath.Join(r.checkout, "report.sh"), []byte(`#!/usr/bin/env bash
 set -euo pipefail
 # An API server needs some seconds to know the schema of a new kind.
 until kubectl create -f daily.yaml; do sleep 1; done

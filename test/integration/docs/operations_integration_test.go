@@ -19,13 +19,23 @@ import (
 	"github.com/fencedlease/fencedlease/test/env/product"
 )
 
+// blocksBySection returns the blocks of a document by the headings that they stand under.
+func blocksBySection(t *testing.T, document string) map[string][]block {
+	t.Helper()
+	found := map[string][]block{}
+	for _, part := range regexp.MustCompile(`(?m)^## `).Split(text(t, document), -1)[1:] {
+		title, content, _ := strings.Cut(part, "\n")
+		found[title] = append(found[title], blocksIn(content)...)
+	}
+	return found
+}
+
 // sections returns the commands of a document by the headings that they stand under.
 func sections(t *testing.T, document string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, part := range regexp.MustCompile(`(?m)^## `).Split(text(t, document), -1)[1:] {
-		title, content, _ := strings.Cut(part, "\n")
-		for _, b := range blocksIn(content) {
+	for title, blocks := range blocksBySection(t, document) {
+		for _, b := range blocks {
 			switch b.language {
 			case "sh":
 				found[title] += b.text
@@ -43,21 +53,15 @@ func sections(t *testing.T, document string) map[string]string {
 func TestTheOperationsGuideWorks(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	cluster := env.StartT(t, env.Options{ControllerManager: true})
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(product.Install(t.Context(), cluster))
+	must(t, product.Install(t.Context(), cluster))
 	// The Prometheus operator's definitions, as far as its objects are checked here: not at all.
-	must(cluster.InstallCRDFiles(t.Context(), filepath.Join("testdata", "monitoring.yaml")))
+	must(t, cluster.InstallCRDFiles(t.Context(), filepath.Join("testdata", "monitoring.yaml")))
 	manager, err := product.StartManager(t.Context(), cluster, logr.Discard())
-	must(err)
+	must(t, err)
 	stopped := false
 	t.Cleanup(func() {
 		if !stopped {
-			must(manager.Stop())
+			must(t, manager.Stop())
 		}
 	})
 
@@ -116,7 +120,7 @@ YAML
 		`},
 	} {
 		if step.section == "No manager answers" {
-			must(manager.Stop())
+			must(t, manager.Stop())
 			stopped = true
 			reader.run(t, `! kubectl -n reports patch report daily --type=merge -p '{"spec":{"value":"nobody answers"}}'`)
 			metricsOfAPIServers(t, cluster)

@@ -239,7 +239,7 @@ var _ = Describe("A client of which nothing but the token file says its term", O
 					case movesMark(way):
 						Expect(s.get(ctx, name).GetAnnotations()).To(HaveKeyWithValue(s.key(), s.b))
 					case way.name == "DELETE" || way.name == "deletecollection":
-						Expect(admin.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, empty(s.namespace, name))).To(Satisfy(apierrors.IsNotFound))
+						Expect(admin.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, env.BareReport(s.namespace, name))).To(Satisfy(apierrors.IsNotFound))
 					}
 				})
 				It(what+" with the credential of the ended term is refused before B has written", func(ctx SpecContext) {
@@ -272,7 +272,7 @@ var _ = Describe("A client of which nothing but the token file says its term", O
 
 		It("moves the mark in the same commit", func(ctx SpecContext) {
 			name := object(ctx, writes()[3], s.b)
-			report := empty(s.namespace, name)
+			report := env.BareReport(s.namespace, name)
 			Expect(ofB.Patch(ctx, report, client.RawPatch(types.MergePatchType, s.mergePatch("", `"spec":{"value":"second"}`)))).To(Succeed())
 			Expect(report.GetAnnotations()).To(HaveKeyWithValue(s.key(), s.b))
 			Expect(s.get(ctx, name).GetResourceVersion()).To(Equal(report.GetResourceVersion()))
@@ -332,7 +332,7 @@ var _ = Describe("A client of which nothing but the token file says its term", O
 					reviews(func() error { return way.do(ctx, ofB, s, old(way), "") }, false)
 				}
 			}
-			unguarded := empty(cluster.CreateNamespace(GinkgoT()), newName())
+			unguarded := env.BareReport(cluster.CreateNamespace(GinkgoT()), newName())
 			reviews(func() error { return admin.Create(ctx, unguarded) }, false)
 		})
 
@@ -442,7 +442,7 @@ var _ = Describe("Term credentials", func() {
 			err := pause(ctx, name, func(ctx context.Context) error { return way.do(ctx, ofA, s, name, "") }, func() {
 				s.takeOver(ctx)
 				ofB := w.with(w.mintFor(ctx, s.lease).token)
-				Expect(ofB.Patch(ctx, empty(s.namespace, name),
+				Expect(ofB.Patch(ctx, env.BareReport(s.namespace, name),
 					client.RawPatch(types.MergePatchType, s.mergePatch("", `"spec":{"value":"of B"}`)))).To(Succeed())
 			})
 			Expect(err).To(beFenced("StaleToken"))

@@ -63,7 +63,7 @@ var _ = Describe("The life of a lease", func() {
 		s, names := tell(ctx, 1)
 		above := *s.lease.Status.Generation + 5000
 		future := s.mergePatch(fmtToken(above), `"spec":{"value":"x"}`)
-		Expect(admin.Patch(ctx, empty(s.namespace, names[0]), client.RawPatch("application/merge-patch+json", future))).To(beFenced("FutureToken"))
+		Expect(admin.Patch(ctx, env.BareReport(s.namespace, names[0]), client.RawPatch("application/merge-patch+json", future))).To(beFenced("FutureToken"))
 		Eventually(func(g Gomega) {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(s.lease), s.lease)).To(Succeed())
 			g.Expect(ptr.Deref(s.lease.Status.GenerationFloor, 0)).To(BeNumerically(">=", above))
@@ -91,7 +91,7 @@ var _ = Describe("The life of a lease", func() {
 		})
 		Expect(s.carrying(s.b).Delete(ctx, ownerReport, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 		gone(ctx, ownerReport)
-		gone(ctx, empty(s.namespace, child))
+		gone(ctx, env.BareReport(s.namespace, child))
 
 		second := s.create(ctx, s.b)
 		ownerReport = s.get(ctx, second)
@@ -109,13 +109,13 @@ var _ = Describe("The life of a lease", func() {
 		s := begin(ctx)
 		name := s.create(ctx, s.a, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/one", "example.com/two"}) })
 		s.takeOver(ctx)
-		Expect(s.carrying(s.b).Delete(ctx, empty(s.namespace, name))).To(Succeed())
+		Expect(s.carrying(s.b).Delete(ctx, env.BareReport(s.namespace, name))).To(Succeed())
 		finalizers := func(token string, left string) error {
-			return admin.Patch(ctx, empty(s.namespace, name), client.RawPatch("application/merge-patch+json",
+			return admin.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch("application/merge-patch+json",
 				[]byte(`{"metadata":{"finalizers":[`+left+`],"annotations":{"`+s.key()+`":"`+token+`"}}}`)))
 		}
 		withoutToken := func() error {
-			return admin.Patch(ctx, empty(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":[]}}`)))
+			return admin.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":[]}}`)))
 		}
 		Expect(finalizers(fresh(s.a), `"example.com/one"`)).To(beStale())
 		Expect(finalizers(fresh(s.b), `"example.com/one"`)).To(Succeed())
@@ -124,7 +124,7 @@ var _ = Describe("The life of a lease", func() {
 		Expect(err).To(beFenced("FinalDelete"))
 		Expect(err.Error()).To(ContainSubstring("Present the token of the held term"))
 		Expect(finalizers(fresh(s.b), "")).To(Succeed())
-		gone(ctx, empty(s.namespace, name))
+		gone(ctx, env.BareReport(s.namespace, name))
 	})
 
 	It("ends the protection when it is deleted", func(ctx SpecContext) {
@@ -181,7 +181,7 @@ var _ = Describe("Break-glass", func() {
 		return c
 	}
 	patch := func(ctx context.Context, c client.Client, s *story, name, annotations string) error {
-		return c.Patch(ctx, empty(s.namespace, name), client.RawPatch("application/merge-patch+json",
+		return c.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"annotations":{`+annotations+`}},"spec":{"value":"by hand"}}`)))
 	}
 	const reason = `"override.fencedlease.io/report-writer":"the disk is full"`

@@ -12,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencedlease/fencedlease/test/env"
 )
 
 // What becomes of every write that pauses at any step of its way is in test/robustness/pause. Here are the means by which
@@ -62,5 +64,5 @@ func admitted() float64 {
 func label(ctx context.Context, s *story, name string) {
 	GinkgoHelper()
 	patch := `{"metadata":{"labels":{"name":"` + name + `"},"annotations":{"` + s.key() + `":"` + fresh(s.a) + `"}}}`
-	Expect(admin.Patch(ctx, empty(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	Expect(admin.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 }

@@ -8,20 +8,17 @@ package fencing_test
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
-	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/internal/fence"
 	"github.com/fencedlease/fencedlease/test/env"
-	"github.com/fencedlease/fencedlease/test/env/product"
 )
 
 // answers sees the answers to a client's requests.
@@ -72,9 +69,7 @@ func beEarly() types.GomegaMatcher {
 var _ = Describe("A holder that does not wait for its seal", func() {
 	// stamping holds up the stamps of the story's objects while B takes over.
 	stamping := func(ctx context.Context, s *story) (release func()) {
-		hold := gap.Hold(func(r *admissionv1.AdmissionRequest) bool {
-			return r.Namespace == s.namespace && strings.HasPrefix(r.UserInfo.Username, "system:serviceaccount:"+product.Namespace+":")
-		})
+		hold := s.holdStamps()
 		DeferCleanup(hold.Release)
 		s.takeOver(ctx)
 		Eventually(hold.Entered()).Should(Receive())

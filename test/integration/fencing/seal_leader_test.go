@@ -7,12 +7,10 @@ package fencing_test
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -41,7 +39,7 @@ type firstWrite struct {
 func (s *story) firstWrite(ctx context.Context, config *rest.Config, token, name string) firstWrite {
 	c, err := env.Client(config)
 	if err == nil {
-		o := empty(s.namespace, name)
+		o := env.BareReport(s.namespace, name)
 		o.Object["spec"] = map[string]any{"value": "by " + token}
 		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("leader"), client.ForceOwnership)
 	}
@@ -114,9 +112,7 @@ var _ = Describe("A leader of a lease that hands over by seal", func() {
 			Eventually(a.led).Should(Receive(&first))
 			Expect(first.err).NotTo(HaveOccurred())
 
-			hold := gap.Hold(func(r *admissionv1.AdmissionRequest) bool {
-				return r.Namespace == s.namespace && strings.HasPrefix(r.UserInfo.Username, "system:serviceaccount:"+product.Namespace+":")
-			})
+			hold := s.holdStamps()
 			defer hold.Release()
 			b := campaign(ctx, s, "b", "of-leaders")
 			a.stop()

@@ -50,6 +50,13 @@ func (s *story) awaitSealed(ctx context.Context) {
 	}).Should(Succeed())
 }
 
+// holdStamps holds up the stamps of the story's objects, and what else the manager writes to them.
+func (s *story) holdStamps() *env.Hold {
+	return gap.Hold(func(r *admissionv1.AdmissionRequest) bool {
+		return r.Namespace == s.namespace && strings.HasPrefix(r.UserInfo.Username, "system:serviceaccount:"+product.Namespace+":")
+	})
+}
+
 func (s *story) markOf(ctx context.Context, name string) string {
 	GinkgoHelper()
 	return s.get(ctx, name).GetAnnotations()[s.key()]
@@ -85,7 +92,6 @@ var _ = Describe("A write that pauses between its check and its commit while B t
 			It(w.name+", token "+how+", is refused though B has written nothing", func(ctx SpecContext) {
 				s := begin(ctx, bySeal)
 				name := s.create(ctx, s.a)
-				s.awaitSealed(ctx)
 				c, annotation := admin, fresh(s.a)
 				if byRequest {
 					c, annotation = s.carrying(s.a), ""
@@ -166,7 +172,7 @@ var _ = Describe("A late create", func() {
 		// B's own creates, and one without a token by somebody who may say why.
 		own := s.create(ctx, s.b)
 		Eventually(func() bool {
-			return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, empty(s.namespace, name)))
+			return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, env.BareReport(s.namespace, name)))
 		}).Should(BeTrue())
 		Eventually(s.condition(ctx, v1alpha1.ConditionLateCreate)).Should(And(
 			haveReason(metav1.ConditionTrue, v1alpha1.ReasonLateCreateDeleted), HaveField("Message", ContainSubstring(name))))
@@ -188,7 +194,7 @@ var _ = Describe("A late create", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() bool {
-			return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, empty(s.namespace, name)))
+			return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, env.BareReport(s.namespace, name)))
 		}).Should(BeTrue())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(s.lease), s.lease)).To(Succeed())
 		Expect(*s.lease.Status.SealedGeneration).To(BeNumerically("<", *s.lease.Status.Generation))
@@ -206,7 +212,7 @@ var _ = Describe("A late create", func() {
 		})
 		Eventually(func() *metav1.Time { return s.get(ctx, name).GetDeletionTimestamp() }).ShouldNot(BeNil())
 		Expect(s.get(ctx, name).GetFinalizers()).To(Equal([]string{"example.com/held"}))
-		Expect(s.carrying(s.b).Patch(ctx, empty(s.namespace, name), client.RawPatch("application/merge-patch+json",
+		Expect(s.carrying(s.b).Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch("application/merge-patch+json",
 			fmt.Appendf(nil, `{"metadata":{"finalizers":null,"uid":%q,"resourceVersion":%q}}`, s.get(ctx, name).GetUID(), s.get(ctx, name).GetResourceVersion())))).To(Succeed())
 	})
 })
@@ -215,14 +221,12 @@ var _ = Describe("A stamp", func() {
 	It("of the manager is nothing but a stamp: with another change it is refused as any write without a token", func(ctx SpecContext) {
 		s := begin(ctx, bySeal)
 		name := s.create(ctx, s.a)
-		config, err := cluster.ServiceAccount(ctx, product.Namespace, product.ServiceAccount)
-		Expect(err).NotTo(HaveOccurred())
-		manager, err := env.Client(config)
+		manager, err := product.AsManager(ctx, cluster)
 		Expect(err).NotTo(HaveOccurred())
 		stamp := client.FieldOwner(seal.FieldManager(s.lease.Name, s.a))
-		Expect(manager.Patch(ctx, empty(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"value":"of the manager"}}`)), stamp)).
+		Expect(manager.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"value":"of the manager"}}`)), stamp)).
 			To(beFenced("MissingToken"))
-		Expect(admin.Patch(ctx, empty(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(`{}`)), stamp)).
+		Expect(admin.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch("application/merge-patch+json", []byte(`{}`)), stamp)).
 			To(beFenced("MissingToken"), "of somebody else")
 		Expect(s.value(ctx, name)).To(Equal("first"))
 	})
@@ -231,7 +235,7 @@ var _ = Describe("A stamp", func() {
 		s := begin(ctx, bySeal)
 		name := newName()
 		apply := func(token string, owner client.FieldOwner, field, value string) error {
-			o := empty(s.namespace, name)
+			o := env.BareReport(s.namespace, name)
 			if field == "value" {
 				o.Object["spec"] = map[string]any{"value": value}
 			} else {
@@ -257,7 +261,7 @@ var _ = Describe("A stamp", func() {
 	It("removes no finalizer of an object that is being deleted", func(ctx SpecContext) {
 		s := begin(ctx, bySeal)
 		name := s.create(ctx, s.a, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/held"}) })
-		Expect(s.carrying(s.a).Delete(ctx, empty(s.namespace, name))).To(Succeed())
+		Expect(s.carrying(s.a).Delete(ctx, env.BareReport(s.namespace, name))).To(Succeed())
 		s.takeOverSealed(ctx)
 		o := s.get(ctx, name)
 		Expect(o.GetDeletionTimestamp()).NotTo(BeNil())
@@ -281,7 +285,7 @@ var _ = Describe("A stamp", func() {
 			storm.Go(func() {
 				for i := 0; storming.Err() == nil; i++ {
 					patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"status":{"phase":"%d-%d"}}`, worker, i))
-					_ = c.Status().Patch(storming, empty(s.namespace, names[i%len(names)]), patch)
+					_ = c.Status().Patch(storming, env.BareReport(s.namespace, names[i%len(names)]), patch)
 				}
 			})
 		}

@@ -22,7 +22,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -55,19 +54,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster, err = env.Start(ctx, env.Options{ControllerManager: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(cluster.Stop)
-	Expect(cluster.InstallGuardedCRD(ctx)).To(Succeed())
-	Expect(product.Install(ctx, cluster)).To(Succeed())
-	manager, err = product.StartManager(ctx, cluster, GinkgoLogr)
+	manager, err = product.Start(ctx, cluster, GinkgoLogr)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return manager.Stop() })
 	admin, err = env.Client(cluster.Config())
 	Expect(err).NotTo(HaveOccurred())
-	gap, err = cluster.StartAdmissionGap(ctx, admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{env.GuardedGroup}, APIVersions: []string{"*"}, Resources: []string{"reports", "reports/status", "reports/scale"},
-		},
-	})
+	gap, err = cluster.StartReportGap(ctx, "reports", "reports/status", "reports/scale")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(gap.Close)
 })
@@ -140,7 +132,7 @@ func (s *story) key() string { return v1alpha1.TokenKey(s.lease.Name) }
 
 func (s *story) get(ctx context.Context, name string) *unstructured.Unstructured {
 	GinkgoHelper()
-	report := empty(s.namespace, name)
+	report := env.BareReport(s.namespace, name)
 	Expect(admin.Get(ctx, client.ObjectKeyFromObject(report), report)).To(Succeed())
 	return report
 }
@@ -166,14 +158,6 @@ func (s *story) carryingConfig(token string) *rest.Config {
 		UserName: "worker", Groups: []string{"system:masters"}, Extra: map[string][]string{s.key(): {token}},
 	}
 	return config
-}
-
-func empty(namespace, name string) *unstructured.Unstructured {
-	report := &unstructured.Unstructured{}
-	report.SetGroupVersionKind(env.ReportKind(env.ReportVersion))
-	report.SetNamespace(namespace)
-	report.SetName(name)
-	return report
 }
 
 func newName() string { return "report-" + strconv.FormatInt(objects.Add(1), 10) }

@@ -41,7 +41,7 @@ func writes() []write {
 		}},
 		{name: "PUT", do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
 			return retryConflict(func() error {
-				report := empty(s.namespace, name)
+				report := env.BareReport(s.namespace, name)
 				if err := c.Get(ctx, client.ObjectKeyFromObject(report), report); err != nil {
 					return err
 				}
@@ -51,21 +51,21 @@ func writes() []write {
 			})
 		}},
 		{name: "merge patch", do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
-			return c.Patch(ctx, empty(s.namespace, name), client.RawPatch(types.MergePatchType, s.mergePatch(annotation, `"spec":{"value":"second"}`)))
+			return c.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.MergePatchType, s.mergePatch(annotation, `"spec":{"value":"second"}`)))
 		}},
 		{name: "JSON patch", do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
 			patch := `[{"op":"replace","path":"/spec/value","value":"second"}`
 			if annotation != "" {
 				patch += fmt.Sprintf(`,{"op":"add","path":"/metadata/annotations/token.fencedlease.io~1%s","value":%q}`, s.lease.Name, annotation)
 			}
-			return c.Patch(ctx, empty(s.namespace, name), client.RawPatch(types.JSONPatchType, []byte(patch+"]")))
+			return c.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.JSONPatchType, []byte(patch+"]")))
 		}},
 		{name: "apply", do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
 			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.report(name, annotation)), owner, client.ForceOwnership)
 		}},
 		{name: "status PUT", do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
 			return retryConflict(func() error {
-				report := empty(s.namespace, name)
+				report := env.BareReport(s.namespace, name)
 				if err := c.Get(ctx, client.ObjectKeyFromObject(report), report); err != nil {
 					return err
 				}
@@ -75,20 +75,20 @@ func writes() []write {
 			})
 		}},
 		{name: "status merge patch", do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
-			return c.Status().Patch(ctx, empty(s.namespace, name), client.RawPatch(types.MergePatchType, s.mergePatch(annotation, `"status":{"phase":"Done"}`)))
+			return c.Status().Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.MergePatchType, s.mergePatch(annotation, `"status":{"phase":"Done"}`)))
 		}},
 		{name: "status apply", do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
-			report := empty(s.namespace, name)
+			report := env.BareReport(s.namespace, name)
 			setPhase(report)
 			s.setAnnotation(report, annotation)
 			return c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(report), owner, client.ForceOwnership)
 		}},
 		{name: "scale patch", byRequestOnly: true, do: func(ctx context.Context, c client.Client, s *story, name, _ string) error {
-			return c.SubResource("scale").Patch(ctx, empty(s.namespace, name), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`)))
+			return c.SubResource("scale").Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`)))
 		}},
 		{name: "scale PUT", byRequestOnly: true, do: func(ctx context.Context, c client.Client, s *story, name, _ string) error {
 			return retryConflict(func() error {
-				report := empty(s.namespace, name)
+				report := env.BareReport(s.namespace, name)
 				scale := &unstructured.Unstructured{}
 				scale.SetAPIVersion("autoscaling/v1")
 				scale.SetKind("Scale")
@@ -102,13 +102,13 @@ func writes() []write {
 			})
 		}},
 		{name: "DELETE", byRequestOnly: true, do: func(ctx context.Context, c client.Client, s *story, name, _ string) error {
-			return c.Delete(ctx, empty(s.namespace, name))
+			return c.Delete(ctx, env.BareReport(s.namespace, name))
 		}},
 		{name: "DELETE in the foreground", byRequestOnly: true, do: func(ctx context.Context, c client.Client, s *story, name, _ string) error {
-			return c.Delete(ctx, empty(s.namespace, name), client.PropagationPolicy("Foreground"))
+			return c.Delete(ctx, env.BareReport(s.namespace, name), client.PropagationPolicy("Foreground"))
 		}},
 		{name: "deletecollection", byRequestOnly: true, do: func(ctx context.Context, c client.Client, s *story, name, _ string) error {
-			return c.DeleteAllOf(ctx, empty(s.namespace, ""), client.InNamespace(s.namespace), client.MatchingLabels{"name": name})
+			return c.DeleteAllOf(ctx, env.BareReport(s.namespace, ""), client.InNamespace(s.namespace), client.MatchingLabels{"name": name})
 		}},
 	}
 }
@@ -123,7 +123,7 @@ func retryConflict(write func() error) error {
 }
 
 func (s *story) report(name, annotation string) *unstructured.Unstructured {
-	report := empty(s.namespace, name)
+	report := env.BareReport(s.namespace, name)
 	setValue(report)
 	s.setAnnotation(report, annotation)
 	return report

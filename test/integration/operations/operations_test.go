@@ -59,7 +59,7 @@ func writes() map[string]write {
 			if annotation != "" {
 				patch += fmt.Sprintf(`,{"op":"add","path":"/metadata/annotations/token.fencedlease.io~1%s","value":%q}`, s.lease.Name, annotation)
 			}
-			return c.Patch(ctx, empty(s.namespace, name), client.RawPatch(types.JSONPatchType, []byte(patch+"]")))
+			return c.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.JSONPatchType, []byte(patch+"]")))
 		}},
 		"apply": {do: func(ctx context.Context, c client.Client, s *story, name, annotation string) error {
 			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.report(name, "second", annotation)), owner, client.ForceOwnership)
@@ -72,7 +72,7 @@ func mergePatch(ctx context.Context, c client.Client, s *story, name, annotation
 	if annotation != "" {
 		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"value":"second"}}`, s.key(), annotation)
 	}
-	return c.Patch(ctx, empty(s.namespace, name), client.RawPatch(types.MergePatchType, []byte(patch)))
+	return c.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
 // annotate sets an annotation, or removes it if the value is nil, with a nonce of the current term.
@@ -82,7 +82,7 @@ func (s *story) annotate(ctx context.Context, c client.Client, name, key string,
 		text = strconv.Quote(*value)
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%s}}}`, s.key(), s.nonce(), key, text)
-	return c.Patch(ctx, empty(s.namespace, name), client.RawPatch(types.MergePatchType, []byte(patch)))
+	return c.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
 // apply applies an operation by annotation.
@@ -148,10 +148,10 @@ var _ = Describe("An operation", func() {
 				Expect(w.do(ctx, c, s, object, "")).To(applied, name)
 			}
 			status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Done"}}`))
-			Expect(c.Status().Patch(ctx, empty(s.namespace, object), status)).To(applied)
+			Expect(c.Status().Patch(ctx, env.BareReport(s.namespace, object), status)).To(applied)
 			scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":4}}`))
-			Expect(c.SubResource("scale").Patch(ctx, empty(s.namespace, object), scale)).To(applied)
-			Expect(c.Delete(ctx, empty(s.namespace, object))).To(applied)
+			Expect(c.SubResource("scale").Patch(ctx, env.BareReport(s.namespace, object), scale)).To(applied)
+			Expect(c.Delete(ctx, env.BareReport(s.namespace, object))).To(applied)
 			Expect(mergePatch(ctx, client.NewDryRunClient(c), s, object, "")).To(applied)
 			Expect(s.get(ctx, object)).To(Equal(before))
 		}
@@ -202,7 +202,7 @@ var _ = Describe("An operation", func() {
 		Expect(admin.Create(ctx, object)).To(Succeed())
 		both := func(a, b string) error {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`, s.key(), s.token(a), second.key(), second.token(b))
-			return admin.Patch(ctx, empty(s.namespace, object.GetName()), client.RawPatch(types.MergePatchType, []byte(patch)))
+			return admin.Patch(ctx, env.BareReport(s.namespace, object.GetName()), client.RawPatch(types.MergePatchType, []byte(patch)))
 		}
 		Expect(both("one", "two")).To(Succeed())
 		Expect(both("two", "one")).To(Succeed())
@@ -215,7 +215,7 @@ var _ = Describe("An operation", func() {
 	It("is not recorded by a dry run, of which the answer shows the record", func(ctx SpecContext) {
 		s := begin(ctx)
 		object := s.create(ctx)
-		o := empty(s.namespace, object)
+		o := env.BareReport(s.namespace, object)
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"value":"second"}}`, s.key(), s.token("import-17"))
 		Expect(client.NewDryRunClient(admin).Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 		Expect(o.GetAnnotations()[v1alpha1.OperationsKey(s.lease.Name)]).To(HavePrefix("import-17="))
@@ -326,7 +326,7 @@ var _ = Describe("The record of operations", Ordered, func() {
 	It("is what the API server makes of it where the writer sets it beside an operation", func(ctx SpecContext) {
 		stored := s.records(ctx, object)
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:"forged=1"}}}`, s.key(), s.token("import-19"), key)
-		Expect(admin.Patch(ctx, empty(s.namespace, object), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		Expect(admin.Patch(ctx, env.BareReport(s.namespace, object), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 		Expect(s.records(ctx, object)).To(And(HavePrefix("import-19="), HaveSuffix(" "+stored)))
 		forged := s.report(newName(), "first", "")
 		forged.SetAnnotations(map[string]string{s.key(): s.token("import-1"), key: "forged=1"})

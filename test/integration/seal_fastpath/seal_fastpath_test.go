@@ -20,7 +20,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,12 +90,7 @@ func TestSealedTermsOnAPIServer(t *testing.T) {
 	must(t, err)
 	s.prober = controller.NewProber(s.cluster.Config(), metav1.NamespaceDefault, controller.EndpointsOf(s.admin), 5*time.Second)
 	s.replica = startReplica(t, s.cluster)
-	s.gap, err = s.cluster.StartAdmissionGap(t.Context(), admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{env.GuardedGroup}, APIVersions: []string{"*"}, Resources: []string{"reports", "reports/status"},
-		},
-	})
+	s.gap, err = s.cluster.StartReportGap(t.Context(), "reports", "reports/status")
 	must(t, err)
 	t.Cleanup(func() { must(t, s.gap.Close(context.WithoutCancel(t.Context()))) })
 

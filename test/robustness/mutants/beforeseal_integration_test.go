@@ -20,11 +20,7 @@ import (
 // repeat a write that is held up, so what counts is that it has not been committed after a while, and for which reason.
 func earlyWrite(t env.T, b *bench) ([]string, error) {
 	ctx := t.Context()
-	s, err := b.begin(t, sealing)
-	if err != nil {
-		return nil, err
-	}
-	o, err := s.create(ctx)
+	s, o, err := b.beginSealing(t)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,16 @@ import (
 
 func sealing(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal }
 
+// beginSealing begins with a lease that hands over by seal, and an object of A's.
+func (b *bench) beginSealing(t env.T) (*scene, *unstructured.Unstructured, error) {
+	s, err := b.begin(t, sealing)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := s.create(t.Context())
+	return s, o, err
+}
+
 // writeStatus writes an object's status under a holder's token, which the request carries. No policy judges it.
 func (s *scene) writeStatus(ctx context.Context, holder pause.Holder, o *unstructured.Unstructured, phase string) error {
 	c, err := s.carrying(s.Token(holder))
@@ -56,11 +66,7 @@ func (s *scene) awaitFastPath(ctx context.Context, o *unstructured.Unstructured)
 
 // sealByHand seals B's term as another replica's controller does: it stamps the objects, and says that it has.
 func (s *scene) sealByHand(ctx context.Context, objects ...*unstructured.Unstructured) error {
-	account, err := s.cluster.ServiceAccount(ctx, product.Namespace, product.ServiceAccount)
-	if err != nil {
-		return err
-	}
-	c, err := env.Client(account)
+	c, err := product.AsManager(ctx, s.cluster)
 	if err != nil {
 		return err
 	}
@@ -83,11 +89,7 @@ func (s *scene) sealByHand(ctx context.Context, objects ...*unstructured.Unstruc
 // staleSealedTerm lets B take over and seal while the webhook hears nothing, and A writes afterwards.
 func staleSealedTerm(t env.T, b *bench) ([]string, error) {
 	ctx := t.Context()
-	s, err := b.begin(t, sealing)
-	if err != nil {
-		return nil, err
-	}
-	o, err := s.create(ctx)
+	s, o, err := b.beginSealing(t)
 	if err != nil {
 		return nil, err
 	}
@@ -267,11 +269,7 @@ func sealBeforeGuards(t env.T, b *bench) ([]string, error) {
 // stampLookalike writes a spec as the manager's own user, in the way of its stamps.
 func stampLookalike(t env.T, b *bench) ([]string, error) {
 	ctx := t.Context()
-	s, err := b.begin(t, sealing)
-	if err != nil {
-		return nil, err
-	}
-	o, err := s.create(ctx)
+	s, o, err := b.beginSealing(t)
 	if err != nil {
 		return nil, err
 	}
@@ -281,11 +279,7 @@ func stampLookalike(t env.T, b *bench) ([]string, error) {
 	if err := s.Seal(ctx); err != nil {
 		return nil, err
 	}
-	account, err := b.cluster.ServiceAccount(ctx, product.Namespace, product.ServiceAccount)
-	if err != nil {
-		return nil, err
-	}
-	c, err := env.Client(account)
+	c, err := product.AsManager(ctx, b.cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (s *ProductStory) mint(ctx context.Context) error {
 	}
 	// API servers learn of the binding a moment late.
 	return untilDone(ctx, func(ctx context.Context) error {
-		return c.Patch(ctx, bare(s.Lease.Namespace, "none"), client.RawPatch(types.MergePatchType, []byte("{}")))
+		return c.Patch(ctx, env.BareReport(s.Lease.Namespace, "none"), client.RawPatch(types.MergePatchType, []byte("{}")))
 	}, apierrors.IsNotFound)
 }
 

@@ -73,7 +73,7 @@ func (r *Runner) Run(t env.T, strategy Strategy, cells []Cell) ([]Result, error)
 	runs := make([]*run, len(cells))
 	for i, c := range cells {
 		runs[i] = &run{
-			runner: r, story: story, cell: c, object: bare(namespace, fmt.Sprintf("report-%d", i)),
+			runner: r, story: story, cell: c, object: env.BareReport(namespace, fmt.Sprintf("report-%d", i)),
 			wire: newWire(c.Step), answered: make(chan struct{}),
 		}
 	}
@@ -122,7 +122,7 @@ func (r *Runner) succeed(ctx context.Context, story Story, runs []*run) error {
 		return err
 	}
 	return inParallel(runs, func(one *run) error {
-		o := bare(one.object.GetNamespace(), one.object.GetName())
+		o := env.BareReport(one.object.GetNamespace(), one.object.GetName())
 		mark := story.Fresh(B, false)
 		if one.cell.Strategy == LazyStatus {
 			err := c.Status().Patch(ctx, o, (&writer{key: story.Key(), annotation: mark}).patchOf("status", "phase", ofB))
@@ -312,7 +312,7 @@ var errOtherContent = errors.New("something else is stored")
 
 // stored reads the object.
 func (r *run) stored(ctx context.Context) (State, error) {
-	o := bare(r.object.GetNamespace(), r.object.GetName())
+	o := env.BareReport(r.object.GetNamespace(), r.object.GetName())
 	if err := r.runner.admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 		if apierrors.IsNotFound(err) {
 			return State{Gone: true}, nil

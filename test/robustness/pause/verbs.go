@@ -151,7 +151,7 @@ func apply(ctx context.Context, w *writer) error {
 
 // target is the object by its name only.
 func (w *writer) target() *unstructured.Unstructured {
-	return bare(w.object.GetNamespace(), w.object.GetName())
+	return env.BareReport(w.object.GetNamespace(), w.object.GetName())
 }
 
 // content is the object with one field of A's, and its token.
@@ -186,14 +186,6 @@ func (w *writer) jsonPatch(path string) client.Patch {
 		annotation = fmt.Sprintf(`,{"op":"add","path":"/metadata/annotations/%s","value":%q}`, strings.ReplaceAll(w.key, "/", "~1"), w.annotation)
 	}
 	return client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op":"add","path":%q,"value":%s}%s]`, path, value, annotation))
-}
-
-func bare(namespace, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(env.ReportKind(env.ReportVersion))
-	o.SetNamespace(namespace)
-	o.SetName(name)
-	return o
 }
 
 func annotate(o *unstructured.Unstructured, key, value string) {

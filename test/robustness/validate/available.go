@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 	"github.com/fencedlease/fencedlease/test/robustness/index"
 )
@@ -77,12 +76,12 @@ func Streaks(x *index.Index) []Streak {
 // sealedBefore tells whether the term of an operation needed no seal, or was seen sealed before it was sent: until then its
 // writes have to wait.
 func sealedBefore(lease *index.Lease, epoch int, op *history.Op) bool {
-	for span := lease.Find(epoch, op.Generation, op.Term); span != nil && span.Holds(op.Generation, op.Term); span = span.Next {
-		if span.Observed <= op.Invoke && (span.Seal != string(v1alpha1.SealRequired) || span.SealedGeneration == span.Generation) {
-			return true
-		}
+	begin := lease.Find(epoch, op.Generation, op.Term)
+	if begin == nil {
+		return false
 	}
-	return false
+	from := writesFrom(begin)
+	return from != nil && from.Observed <= op.Invoke
 }
 
 // around returns the last fault that had ended before an operation was sent, and whether another one overlaps it.

@@ -20,7 +20,11 @@ func NoneBeforeSeal(x *index.Index) []string {
 			if c.Op == nil || c.Unguarded {
 				continue // a stamp, or a delete whose author is not known
 			}
-			if begin := lease.Find(c.Epoch, c.Op.Generation, c.Op.Term); begin != nil && !sealedAt(begin, c) {
+			begin := lease.Find(c.Epoch, c.Op.Generation, c.Op.Term)
+			if begin == nil {
+				continue
+			}
+			if from := writesFrom(begin); from == nil || from.Seal == string(v1alpha1.SealRequired) && from.Revision >= c.Revision {
 				found.add("%s was written by a term that was still to be sealed: %s", at(c), describe(c))
 			}
 		}
@@ -28,17 +32,15 @@ func NoneBeforeSeal(x *index.Index) []string {
 	return found
 }
 
-// sealedAt tells whether a term, from its begin on, needed no seal or had been sealed when a commit was made.
-func sealedAt(begin *index.Span, c *index.Commit) bool {
-	if begin.Seal != string(v1alpha1.SealRequired) {
-		return true
-	}
+// writesFrom returns the state of the lease from which on a term may write, from its begin on: it needs no seal, or has been
+// sealed. It is nil if it never may.
+func writesFrom(begin *index.Span) *index.Span {
 	for span := begin; span != nil && span.Exists && span.Generation == begin.Generation && span.Term == begin.Term; span = span.Next {
-		if span.SealedGeneration == span.Generation {
-			return span.Revision < c.Revision
+		if span.Seal != string(v1alpha1.SealRequired) || span.SealedGeneration == span.Generation {
+			return span
 		}
 	}
-	return false
+	return nil
 }
 
 // seal is a generation of a lease that was sealed.
