@@ -187,9 +187,8 @@ type Guard struct {
 
 	// operationHistoryLimit is how many business operations a guarded object records, the newest ones: a write that presents
 	// one of them again is refused. If several guards of the lease name the resource, the largest limit counts, whatever
-	// their objectSelectors select. From 0, which records nothing more, to 128. Defaults to 32.
+	// their objectSelectors select. From 0, which records nothing more, to 128. Absent means 32.
 	// +optional
-	// +default=32
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	OperationHistoryLimit *int32 `json:"operationHistoryLimit,omitempty"`

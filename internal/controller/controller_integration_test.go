@@ -644,7 +644,7 @@ func possession(s *suite, r *running) {
 	before := testutil.ToFloat64(r.metrics.handovers)
 	s.acquire(lease, "one")
 	s.awaitCondition(lease, v1alpha1.ConditionHeld, metav1.ConditionTrue, v1alpha1.ReasonAcquired)
-	s.awaitCondition(lease, v1alpha1.ConditionSealed, metav1.ConditionFalse, v1alpha1.ReasonSealPending)
+	s.awaitCondition(lease, v1alpha1.ConditionSealed, metav1.ConditionTrue, v1alpha1.ReasonSealed)
 	if got := testutil.ToFloat64(r.metrics.handovers) - before; got != 1 {
 		s.Errorf("%v handovers counted, want 1", got)
 	}

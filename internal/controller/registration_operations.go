@@ -12,7 +12,8 @@ import (
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
-// defaultHistory is the limit of a guard that names none, as the schema of the guard sets it.
+// defaultHistory is the limit of a guard that names none. The schema sets no default: the list of guards is atomic, so who
+// applies the same manifest a second time, under another name of a field manager, would find himself in conflict with it.
 const defaultHistory = 32
 
 // celBusiness matches the end of a token with a business operation, together with a look for the delete intent.

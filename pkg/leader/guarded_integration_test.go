@@ -40,6 +40,8 @@ type guarded struct {
 	*operator
 	cluster *env.Environment
 	report  string
+	// operations counts the writes of handOver, each of which is an operation of its own.
+	operations int
 }
 
 // TestGuardedWrites needs the whole product, which its parts share.
@@ -448,7 +450,6 @@ type contender struct {
 func (g *guarded) handOver(t *testing.T, handovers int, start func(identity string, began func(token.Token)) contender) []time.Duration {
 	t.Helper()
 	wrote := make(chan error, 1)
-	operations := 0
 	holder := start("worker-0", func(presented token.Token) { wrote <- g.prepare(presented) })
 	if err := <-wrote; err != nil {
 		t.Fatalf("write the object: %v", err)
@@ -456,8 +457,8 @@ func (g *guarded) handOver(t *testing.T, handovers int, start func(identity stri
 	var took []time.Duration
 	for i := range handovers {
 		next := start(fmt.Sprintf("worker-%d", i+1), func(presented token.Token) {
-			operations++
-			wrote <- g.present(presented, fmt.Sprintf("op-%d", operations))
+			g.operations++
+			wrote <- g.present(presented, fmt.Sprintf("op-%d", g.operations))
 		})
 		next.settled()
 		released := time.Now()

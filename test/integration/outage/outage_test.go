@@ -317,13 +317,13 @@ func TestStoreIsRestored(t *testing.T) {
 			w.hold("b")
 			w.hold("c")
 			undone := w.lease.DeepCopy()
-			must(t, w.patch("daily", mark(env.Token(undone, "1")), "undone"))
+			must(t, w.patch("daily", mark(env.Token(undone, "undone")), "undone"))
 			must(t, w.cluster.RestoreSnapshot(t.Context(), snapshot, bump))
 			w.eventually("the manager is ready again", func() error { return m.Ready(t.Context()) })
 
 			t.Run("a token of the undone history is never current", func(t *testing.T) {
 				w.eventually("refusal", func() error {
-					err := w.patch("daily", mark(env.Token(undone, "2")), "late")
+					err := w.patch("daily", mark(env.Token(undone, "undone-2")), "late")
 					if err == nil {
 						t.Fatal("the write of an undone term was admitted")
 					}
@@ -345,8 +345,8 @@ func TestStoreIsRestored(t *testing.T) {
 				if *w.lease.Status.Generation <= *undone.Status.Generation {
 					t.Errorf("generation %d after the restore, %d was handed out before", *w.lease.Status.Generation, *undone.Status.Generation)
 				}
-				w.eventually("a current write", func() error { return w.patch("daily", mark(env.Token(w.lease, "1")), "current") })
-				if err := w.patch("daily", mark(env.Token(undone, "3")), "late"); err == nil {
+				w.eventually("a current write", func() error { return w.patch("daily", mark(env.Token(w.lease, "current")), "current") })
+				if err := w.patch("daily", mark(env.Token(undone, "undone-3")), "late"); err == nil {
 					t.Error("the write of an undone term was admitted")
 				}
 			})

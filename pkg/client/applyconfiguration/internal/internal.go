@@ -154,7 +154,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: operationHistoryLimit
       type:
         scalar: numeric
-      default: 32
     - name: resources
       type:
         list:

@@ -30,7 +30,7 @@ type GuardApplyConfiguration struct {
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 	// operationHistoryLimit is how many business operations a guarded object records, the newest ones: a write that presents
 	// one of them again is refused. If several guards of the lease name the resource, the largest limit counts, whatever
-	// their objectSelectors select. From 0, which records nothing more, to 128. Defaults to 32.
+	// their objectSelectors select. From 0, which records nothing more, to 128. Absent means 32.
 	OperationHistoryLimit *int32 `json:"operationHistoryLimit,omitempty"`
 	// subjects are the users, groups and service accounts whose writes must present a token; writes of others pass
 	// without one, unless they present one. Absent means that everybody must present a token. At most 32.
