@@ -40,6 +40,8 @@ const (
 	// AlreadyApplied: the token's operation is one that the object records as applied to it. It is no refusal to IsFenced:
 	// the term is in order.
 	AlreadyApplied CauseType = "AlreadyApplied"
+	// RecordTampered: the write changes the object's record of operations. Only the policy of marks says so.
+	RecordTampered CauseType = "RecordTampered"
 	// TermEnded: the write was not sent, as its term had ended. See EndedError.
 	TermEnded CauseType = "TermEnded"
 )

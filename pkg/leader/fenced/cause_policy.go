@@ -20,9 +20,11 @@ var (
 	markFalls = regexp.MustCompile(`(?s)^the mark ` + markKey + ` must not fall or vanish: the object carries \S+, ` +
 		`the write (?:(removes it)|sets (.*?)): a later write than the one this is based on`)
 	severalTokens = regexp.MustCompile(`^the request carries \d+ values of ` + markKey + `: `)
+	recordChanges = regexp.MustCompile(`^the record of operations ` + regexp.QuoteMeta(v1alpha1.OperationsPrefix) + `([^:\s]+) must stay as it is stored: `)
 	// These stand in where the policy could not name the mark.
 	someMarkFalls = regexp.MustCompile(`^a mark \(annotation `)
 	someTokens    = regexp.MustCompile(`^a request must carry one token`)
+	someRecord    = regexp.MustCompile(`^the record of operations \(annotation `)
 )
 
 // markKey matches the key of a mark and captures the name of its lease.
@@ -48,11 +50,16 @@ func refusalOfPolicy(message string) (Refusal, bool) {
 	if m := severalTokens.FindStringSubmatch(text); m != nil {
 		return Refusal{Type: MalformedToken, Lease: types.NamespacedName{Name: m[1]}, Message: text}, true
 	}
+	if m := recordChanges.FindStringSubmatch(text); m != nil {
+		return Refusal{Type: RecordTampered, Lease: types.NamespacedName{Name: m[1]}, Message: text}, true
+	}
 	switch {
 	case someMarkFalls.MatchString(text):
 		return Refusal{Type: MarkTampered, Message: text}, true
 	case someTokens.MatchString(text):
 		return Refusal{Type: MalformedToken, Message: text}, true
+	case someRecord.MatchString(text):
+		return Refusal{Type: RecordTampered, Message: text}, true
 	default:
 		return Refusal{}, false
 	}

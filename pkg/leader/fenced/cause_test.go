@@ -39,6 +39,7 @@ func TestCause(t *testing.T) {
 	const stale = "FencedLease reports/report-writer: token presented 5.aaaaaaaa is stale; more"
 	const falls = "the mark token.fencedlease.io/report-writer must not fall or vanish: the object carries 6.bbbbbbbb/1, the write "
 	const later = ": a later write than the one this is based on, or a newer holder of the FencedLease, has set it. Read the object again"
+	const record = "the record of operations operations.fencedlease.io/report-writer must stay as it is stored: the write removes it. Read the object again"
 	lease := types.NamespacedName{Namespace: "reports", Name: "report-writer"}
 	nameOnly := types.NamespacedName{Name: "report-writer"}
 	for name, test := range map[string]struct {
@@ -80,6 +81,13 @@ func TestCause(t *testing.T) {
 		"the policy cannot name the key": {
 			policyRefusal("fencedlease-marks", "a request must carry one token for each FencedLease"),
 			&fenced.Refusal{Type: fenced.MalformedToken, Message: "a request must carry one token for each FencedLease"},
+		},
+		"the policy refuses a record that is changed": {
+			policyRefusal("fencedlease-marks", record), &fenced.Refusal{Type: fenced.RecordTampered, Lease: nameOnly, Message: record},
+		},
+		"the policy cannot name the record": {
+			policyRefusal("fencedlease-marks", "the record of operations (annotation operations.fencedlease.io/<lease>) must stay as it is stored: read"),
+			&fenced.Refusal{Type: fenced.RecordTampered, Message: "the record of operations (annotation operations.fencedlease.io/<lease>) must stay as it is stored: read"},
 		},
 		"the policy could not be evaluated":                 {policyRefusal("fencedlease-marks", "expression 'x' resulted in error: no such key: y"), nil},
 		"another policy uses the same words":                {policyRefusal("other", falls+"removes it"+later), nil},

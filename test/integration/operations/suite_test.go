@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
 	"github.com/fencedlease/fencedlease/pkg/operation"
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/env/product"
@@ -182,9 +183,10 @@ func beFenced(reason, record string) types.GomegaMatcher {
 	})
 }
 
-// beRefusedByPolicy matches a refusal of the mark policy to change the record.
+// beRefusedByPolicy matches a refusal of the mark policy to change the record of the story's lease.
 func beRefusedByPolicy() types.GomegaMatcher {
 	return Satisfy(func(err error) bool {
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the record of operations")
+		refusal, ok := fenced.Cause(err)
+		return ok && fenced.IsFenced(err) && refusal.Type == fenced.RecordTampered && refusal.Lease.Name == "report-writer"
 	})
 }
