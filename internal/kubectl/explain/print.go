@@ -25,6 +25,7 @@ import (
 	"github.com/fencedlease/fencedlease/internal/kubectl/cli"
 	"github.com/fencedlease/fencedlease/internal/kubectl/send"
 	"github.com/fencedlease/fencedlease/internal/kubectl/target"
+	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
 	"github.com/fencedlease/fencedlease/pkg/token"
 )
 
@@ -268,7 +269,7 @@ func (e *explanation) next() string {
 		return "drop the result, acquire the lease and compute anew: " + acquire
 	case fence.MalformedToken:
 		return "give one token for the lease, GENERATION.TERM, in one place"
-	case fence.MarkTampered:
+	case fence.MarkTampered, fence.Reason(fenced.RecordTampered):
 		return "keep the annotation: write by patch or apply, or send the object as it was read"
 	case fence.AlreadyApplied:
 		return "take the operation for done, or give a write that is to be applied an operation of its own"

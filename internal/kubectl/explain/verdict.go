@@ -96,6 +96,8 @@ func meaning(reason fence.Reason) string {
 		return "the write empties the finalizers of an object that is being deleted"
 	case fence.AlreadyApplied:
 		return "the object records the token's operation as applied to it"
+	case fence.Reason(fenced.RecordTampered):
+		return "the write changes the object's record of operations"
 	case fence.SealPending:
 		return "the token is of the current term, which is still to be sealed"
 	case fence.NotStamped, fence.UnsupportedOperation, fence.NotFresh:
