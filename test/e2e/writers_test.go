@@ -73,11 +73,13 @@ func startLoad(ctx context.Context, g *guarded) *load {
 			send = writeBare
 		}
 		c := newWriter(asWorker, b, i%2 == 1)
+		// An API server takes up to five seconds to know a new kind well enough for its mutating policies.
+		Eventually(ctx, func() error { return send(ctx, c, b, report, unique()) }).Should(Succeed())
 		running.Go(func() {
 			last := time.Now()
 			for pace(ctx, writePace) {
 				begin := time.Now()
-				l.leaderWrote(ctx, begin, &last, send(ctx, c, b, report, strconv.FormatInt(begin.UnixNano(), 36)))
+				l.leaderWrote(ctx, begin, &last, send(ctx, c, b, report, unique()))
 			}
 		})
 	}
@@ -90,13 +92,16 @@ func startLoad(ctx context.Context, g *guarded) *load {
 	return l
 }
 
+// unique returns an operation that no write has presented before.
+func unique() string { return strconv.FormatInt(time.Now().UnixNano(), 36) }
+
 // mustCreateIn creates a report or takes the one that is there.
 func mustCreateIn(ctx context.Context, term *v1alpha1.FencedLease, report string) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {
 		err := create(ctx, admin, term, report)
 		if apierrors.IsAlreadyExists(err) {
-			err = write(ctx, admin, term, report, "again")
+			err = write(ctx, admin, term, report, unique())
 		}
 		return err
 	}).Should(Succeed())
