@@ -143,6 +143,14 @@ func IsBusinessOperation(operation string) bool {
 	return operation != "" && operation != OperationDelete && !strings.HasPrefix(operation, NoncePrefix)
 }
 
+// CheckOperation returns an error that says what keeps a text from being the operation of a token. It wraps ErrMalformed.
+func CheckOperation(text string) error {
+	if problem := checkOperation(text); problem != "" {
+		return fmt.Errorf("%w: %s", ErrMalformed, problem)
+	}
+	return nil
+}
+
 // IsZero reports whether t is the zero value, which stands for no token.
 func (t Token) IsZero() bool { return t == Token{} }
 

@@ -4,6 +4,7 @@
 package fenced_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -12,8 +13,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
@@ -89,6 +94,71 @@ func TestWithBearerToken(t *testing.T) {
 		{"GET", "Bearer first", "", "body"}, {"PATCH", "Bearer first", "", "body"}, {"DELETE", "Bearer second", "", "body"}, {"GET", "Bearer second", "", "body"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// A credential has no room for an operation. Either something else carries it, or nothing is sent.
+func TestABearerTokenAloneCarriesNoOperation(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	config := fenced.WithBearerToken(&rest.Config{Host: "https://localhost", QPS: -1}, &operated{}, func() string { return "text" })
+	below := config.WrapTransport
+	config.WrapTransport = func(http.RoundTripper) http.RoundTripper {
+		return below(transportFunc(func(req *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				return nil, err
+			}
+			_, mark, _ := strings.Cut(string(body), `"token.fencedlease.io/report-writer":"`)
+			mark, _, _ = strings.Cut(mark, `"`)
+			_, mark, _ = strings.Cut(mark, "/")
+			sent = append(sent, req.Method+" "+mark)
+			kind := `"kind":"Report","apiVersion":"example.com/v1"`
+			if strings.Contains(req.URL.Path, "/configmaps/") {
+				kind = `"kind":"ConfigMap","apiVersion":"v1"`
+			}
+			return reply{code: http.StatusOK, body: `{` + kind + `,"metadata":{"name":"weekly"}}`}.response(), nil
+		}))
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(reportKind, meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	plain, err := client.New(config, client.Options{Mapper: mapper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, others := (&held{}).Lease(), types.NamespacedName{Namespace: "reports", Name: "other"}
+	ofMine, _ := withOperation(t, "import-17", mine)
+	ofOthers, _ := withOperation(t, "import-17", others)
+	writeAll := func(ctx context.Context, c client.Client) []error {
+		unguarded := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "reports", Name: "weekly"}}
+		return []error{
+			c.Create(ctx, report("")), c.Update(ctx, report("")), c.Patch(ctx, report(""), merge()), c.Apply(ctx, configuration(report(""))),
+			c.Delete(ctx, report("")), c.Status().Update(ctx, report("")), c.Status().Patch(ctx, report(""), merge()), c.Update(ctx, unguarded),
+		}
+	}
+	for name, c := range map[string]client.Client{"plain": plain, "replaying": fenced.Replaying(plain, &operated{})} {
+		for i, err := range writeAll(ofMine, c) {
+			if !errors.Is(err, fenced.ErrOperationNotCarried) || !strings.Contains(err.Error(), "import-17") || fenced.IsFenced(err) {
+				t.Errorf("%s, write %d: %v", name, i, err)
+			}
+		}
+	}
+	if len(sent) > 0 {
+		t.Errorf("sent %v", sent)
+	}
+	if err := errors.Join(writeAll(ofOthers, plain)...); err != nil {
+		t.Errorf("an operation of another lease: %v", err)
+	}
+	sent = nil
+	if err := errors.Join(writeAll(ofMine, fenced.Client(plain, &operated{}))...); err != nil {
+		t.Errorf("with an annotation besides: %v", err)
+	}
+	want := []string{
+		"POST import-17", "PUT import-17", "PATCH import-17", "PATCH import-17", "PATCH delete", "DELETE ", "PUT import-17", "PATCH import-17", "PUT ",
+	}
+	if diff := cmp.Diff(want, sent); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

@@ -91,6 +91,7 @@ func (c *fencedClient) SubResource(subresource string) client.SubResourceClient 
 
 // Create creates an object that carries the token.
 func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	ctx = c.presenting(ctx)
 	marks, err := c.marksFor(ctx, obj, subresourceMain)
 	if err != nil {
 		return err
@@ -112,6 +113,7 @@ func (c *fencedClient) create(ctx context.Context, obj client.Object, marks []ma
 
 // Update updates an object with a new mark.
 func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	ctx = c.presenting(ctx)
 	marks, err := c.marksFor(ctx, obj, subresourceMain)
 	if err != nil {
 		return err
@@ -122,6 +124,7 @@ func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...cl
 
 // Patch patches an object and its mark.
 func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	ctx = c.presenting(ctx)
 	marks, err := c.marksFor(ctx, obj, subresourceMain)
 	if err != nil {
 		return err
@@ -132,6 +135,7 @@ func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch clien
 
 // Apply applies a configuration that carries the token.
 func (c *fencedClient) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	ctx = c.presenting(ctx)
 	sent, err := unstructuredOf(configuration)
 	if err != nil {
 		return err
@@ -152,6 +156,7 @@ func (c *fencedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 
 // DeleteAllOf is refused for guarded objects: it writes nothing that could carry a token.
 func (c *fencedClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+	ctx = c.presenting(ctx)
 	options := client.DeleteAllOfOptions{}
 	options.ApplyOptions(opts)
 	gvk, err := c.inner.GroupVersionKindFor(obj)

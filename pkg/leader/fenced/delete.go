@@ -23,6 +23,12 @@ const deleteAttempts = 5
 // Delete asks for the deletion in the object's mark, and deletes the object as that stands. The caller's object stays as it
 // is.
 func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return c.deleteGuarded(c.presenting(ctx), obj, opts, (*deletion).run)
+}
+
+// deleteGuarded deletes a guarded object in a way of its own, and every other as it is. With an operation that is the one
+// object of a uid, which is not found once it is gone.
+func (c *fencedClient) deleteGuarded(ctx context.Context, obj client.Object, opts []client.DeleteOption, send func(*deletion, context.Context) error) error {
 	gvk, err := c.inner.GroupVersionKindFor(obj)
 	if err != nil {
 		return err
@@ -34,20 +40,16 @@ func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...cl
 	if len(guarding) == 0 {
 		return c.inner.Delete(ctx, obj, opts...)
 	}
-	options := client.DeleteOptions{}
-	options.ApplyOptions(opts)
-	options.Preconditions = options.Preconditions.DeepCopy()
-	operated := operates(ctx, guarding)
-	if operated {
-		if err := deletePrecondition(obj, &options); err != nil {
-			return err
-		}
+	d := &deletion{client: c, obj: obj, gvk: gvk, guarding: guarding}
+	d.options.ApplyOptions(opts)
+	d.options.Preconditions = d.options.Preconditions.DeepCopy()
+	if !operates(ctx, guarding) {
+		return send(d, ctx)
 	}
-	d := &deletion{client: c, obj: obj, gvk: gvk, guarding: guarding, options: options}
-	if err = d.run(ctx); operated {
-		err = c.gone(ctx, obj, gvk, options, err)
+	if err := deletePrecondition(obj, &d.options); err != nil {
+		return err
 	}
-	return err
+	return d.gone(ctx, *d.options.Preconditions.UID, send(d, ctx))
 }
 
 // deletion is one call of Delete.
@@ -85,7 +87,7 @@ func (d *deletion) run(ctx context.Context) error {
 		// The mark asks for the deletion already, of all leases or of some: an annotation that stays as it is stored
 		// presents no token. Then nothing needs to be written.
 		intended = false
-		if err = d.delete(ctx, d.options.Preconditions); !missing(err) {
+		if err = d.once(ctx); !missing(err) {
 			return err
 		}
 		fresh, errMarks := marksOf(d.guarding, (*stamper).next)
@@ -173,6 +175,9 @@ func preconditionsOf(stored client.Object) *metav1.Preconditions {
 	uid, version := stored.GetUID(), stored.GetResourceVersion()
 	return &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
 }
+
+// once deletes the object as the caller wants it.
+func (d *deletion) once(ctx context.Context) error { return d.delete(ctx, d.options.Preconditions) }
 
 // delete deletes the object on conditions, with what else the caller wants.
 func (d *deletion) delete(ctx context.Context, preconditions *metav1.Preconditions) error {

@@ -61,13 +61,12 @@ func WithOperation(ctx context.Context, id string, leases ...types.NamespacedNam
 
 // CheckOperation returns an error that says what keeps a text from being the id of an operation.
 func CheckOperation(id string) error {
-	// Of any token: the operation's grammar is the same in all.
-	if _, err := (token.Token{Generation: 1}).WithOperation(id); err != nil {
-		return fmt.Errorf("use an operation id: %w", err)
-	}
 	if !token.IsBusinessOperation(id) {
-		return fmt.Errorf("use operation id %q: it must not be empty, begin with %q or be %q: those are never recorded",
-			id, token.NoncePrefix, token.OperationDelete)
+		return fmt.Errorf("use operation id %.*q: it must not be empty, begin with %q or be %q: those are never recorded",
+			token.MaxOperationLength, id, token.NoncePrefix, token.OperationDelete)
+	}
+	if err := token.CheckOperation(id); err != nil {
+		return fmt.Errorf("use operation id %.*q: %w", token.MaxOperationLength, id, err)
 	}
 	return nil
 }
@@ -100,6 +99,21 @@ func (o *Operation) replayed(r Replay) {
 		return before.Lease == r.Lease && before.Kind == r.Kind && before.Object == r.Object
 	})
 	o.replays = append(o.replays, r)
+}
+
+// presentingKey is, for a lease, the key of contexts whose writes go through a client that presents the lease's operation
+// itself, or knows that the write needs none.
+type presentingKey types.NamespacedName
+
+// presenting returns the context for the client below.
+func (c *fencedClient) presenting(ctx context.Context) context.Context {
+	if ctx.Value(operationKey{}) == nil {
+		return ctx
+	}
+	for _, s := range c.stampers {
+		ctx = context.WithValue(ctx, presentingKey(s.possession.Lease()), true)
+	}
+	return ctx
 }
 
 // operationOf returns the operation of a lease that a context carries, or nil.

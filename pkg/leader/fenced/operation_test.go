@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -123,10 +124,15 @@ func withOperation(t *testing.T, id string, leases ...types.NamespacedName) (con
 func TestOperationIDsAreCheckedAtOnce(t *testing.T) {
 	for id, valid := range map[string]bool{
 		"import-17": true, "a": true, "deleted": true, strings.Repeat("a", 128): true,
-		"": false, "_1": false, "delete": false, "a b": false, "a/b": false, "a=b": false, strings.Repeat("a", 129): false,
+		"": false, "_1": false, "_ ": false, strings.Repeat("a b", 999): false, "delete": false, "a b": false, "a/b": false, "a=b": false, strings.Repeat("a", 129): false,
 	} {
-		if _, _, err := fenced.WithOperation(t.Context(), id); (err == nil) != valid {
+		_, _, err := fenced.WithOperation(t.Context(), id)
+		if (err == nil) != valid {
 			t.Errorf("WithOperation(%q): %v", id, err)
+		}
+		// The message names the id that was given, and nothing that was not.
+		if err != nil && (!strings.HasPrefix(err.Error(), "use operation id "+strconv.Quote(id[:min(len(id), 128)])+": ") || len(err.Error()) > 300) {
+			t.Errorf("WithOperation(%q) is explained by %q", id, err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
@@ -138,17 +139,17 @@ func deletePrecondition(obj client.Object, options *client.DeleteOptions) error 
 	return nil
 }
 
-// gone turns the conflict of a delete with a uid into NotFound, if the object of that uid is gone.
-func (c *fencedClient) gone(ctx context.Context, obj client.Object, gvk schema.GroupVersionKind, options client.DeleteOptions, err error) error {
-	if !apierrors.IsConflict(err) || options.Preconditions == nil || options.Preconditions.UID == nil {
+// gone turns the conflict of a delete into NotFound, if the object of the uid is gone.
+func (d *deletion) gone(ctx context.Context, uid types.UID, err error) error {
+	if !apierrors.IsConflict(err) {
 		return err
 	}
-	current, errRead := c.readAnew(ctx, obj)
+	current, errRead := d.client.readAnew(ctx, d.obj)
 	switch {
 	case apierrors.IsNotFound(errRead):
 		return errRead
-	case errRead == nil && current.GetUID() != *options.Preconditions.UID:
-		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, obj.GetName())
+	case errRead == nil && current.GetUID() != uid:
+		return apierrors.NewNotFound(schema.GroupResource{Group: d.gvk.Group, Resource: d.gvk.Kind}, d.obj.GetName())
 	default:
 		return err
 	}

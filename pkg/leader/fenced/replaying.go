@@ -90,21 +90,8 @@ func (r *replayingClient) Apply(ctx context.Context, configuration runtime.Apply
 
 // Delete deletes the one object that the operation is about.
 func (r *replayingClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	marks, err := r.presented(ctx, obj)
-	if err != nil {
-		return err
-	}
-	if len(marks) == 0 {
+	if !operates(ctx, r.fenced.stampers) {
 		return r.Client.Delete(ctx, obj, opts...)
 	}
-	gvk, err := r.GroupVersionKindFor(obj)
-	if err != nil {
-		return err
-	}
-	options := client.DeleteOptions{}
-	options.ApplyOptions(opts)
-	if err := deletePrecondition(obj, &options); err != nil {
-		return err
-	}
-	return r.fenced.gone(ctx, obj, gvk, options, r.Client.Delete(ctx, obj, &options))
+	return r.fenced.deleteGuarded(ctx, obj, opts, (*deletion).once)
 }

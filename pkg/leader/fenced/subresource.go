@@ -61,6 +61,7 @@ func (s *fencedSubresource) Get(ctx context.Context, obj, subresource client.Obj
 
 // Create is refused for guarded objects: no subresource of theirs is created.
 func (s *fencedSubresource) Create(ctx context.Context, obj, subresource client.Object, opts ...client.SubResourceCreateOption) error {
+	ctx = s.client.presenting(ctx)
 	if err := s.refuse(obj, "create", "no subresource that can be created carries an annotation of the object"); err != nil {
 		return err
 	}
@@ -69,6 +70,7 @@ func (s *fencedSubresource) Create(ctx context.Context, obj, subresource client.
 
 // Update updates the subresource. A status carries the token in the annotation of the request, which is not stored.
 func (s *fencedSubresource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	ctx = s.client.presenting(ctx)
 	if reason := s.unstampable(); reason != "" {
 		if err := s.refuse(obj, "update", reason); err != nil {
 			return err
@@ -91,6 +93,7 @@ func (s *fencedSubresource) Update(ctx context.Context, obj client.Object, opts 
 
 // Patch patches the subresource. A patch of the status carries the token in the annotation of the request.
 func (s *fencedSubresource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	ctx = s.client.presenting(ctx)
 	if reason := s.unstampable(); reason != "" {
 		if err := s.refuse(obj, "patch", reason); err != nil {
 			return err
@@ -113,6 +116,7 @@ func (s *fencedSubresource) Patch(ctx context.Context, obj client.Object, patch 
 
 // Apply applies the subresource. A status carries the token in the annotation of the request.
 func (s *fencedSubresource) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	ctx = s.client.presenting(ctx)
 	named, err := unstructuredOf(configuration)
 	if err != nil {
 		return err
