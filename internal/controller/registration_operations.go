@@ -124,7 +124,7 @@ func celForged(audited string) string {
 		first + ".split('@')[0] == " + operation + " + '=' + " + fmt.Sprintf(celDigits, mark),
 		"(!" + first + ".contains('@') || " + first + ".substring(" + first + ".indexOf('@') + 1).matches('" + celTime + "'))",
 		"!(' ' + " + stored + ").contains(' ' + " + operation + " + '=')",
-		"(!v.contains(' ') || (" + stored + " + ' ').startsWith(v.substring(v.indexOf(' ') + 1) + ' '))",
+		"(!v.contains(' ') || " + stored + " != '' && (" + stored + " + ' ').startsWith(v.substring(v.indexOf(' ') + 1) + ' '))",
 	}, " && ")
 	return "variables.stored.transformList(k, v, " + celIsRecords + " && " + enforced + " && !(k in variables.now), k) + " +
 		"variables.now.transformList(k, v, " + celIsRecords + " && " + enforced + " && !(k in variables.stored && variables.stored[k] == v) && !(" + legitimate + "), k)"
