@@ -6,6 +6,8 @@
 package controller
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -220,9 +222,51 @@ func (s *suite) definitionsStay() {
 	s.must(jane.Patch(s.Context(), definition("gadgets.example.com"), merge(`{"metadata":{"annotations":{"`+v1alpha1.DeletionOverrideKey+`":null}}}`)))
 	refused("without the reason again", jane.Delete(s.Context(), definition("gadgets.example.com")))
 
+	s.terminatingDefinition(jane)
+
 	// The namespace of the lease goes, and with it the protection.
 	s.deleteLeases(namespace)
 	s.deleteDefinition("gadgets.example.com")
+}
+
+// terminatingDefinition keeps a definition that somebody has let go of from going at once. Its deletion may be asked for again,
+// by who gives no reason any more: nothing is left that could be protected.
+func (s *suite) terminatingDefinition(jane client.Client) {
+	const name, finalizer = "trinkets.example.com", "example.com/hold"
+	s.must(s.env.InstallGuardedCRD(s.Context(), widgets(apiextensionsv1.NamespaceScoped, "trinkets")))
+	namespace := s.env.CreateNamespace(s)
+	s.awaitReady(s.createLease(env.NewLease(namespace, "dying", func(l *v1alpha1.FencedLease) { l.Spec.Guards[0].Resources = []string{"trinkets"} })))
+	s.eventually("the policy", func() error {
+		if err := jane.Delete(s.Context(), definition(name), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return errorText(err)
+		}
+		return nil
+	})
+	crd := definition(name)
+	s.refresh(crd)
+	finalizers, err := json.Marshal(append(crd.Finalizers, finalizer))
+	s.must(err)
+	patch := `{"metadata":{"finalizers":%s,"annotations":{"` + v1alpha1.DeletionOverrideKey + `":%s}}}`
+	s.must(jane.Patch(s.Context(), definition(name), merge(fmt.Sprintf(patch, finalizers, `"torn down"`))))
+	s.must(jane.Delete(s.Context(), definition(name)))
+	s.must(jane.Patch(s.Context(), definition(name), merge(fmt.Sprintf(patch, finalizers, "null"))))
+	for who, c := range map[string]client.Client{"by an administrator": jane, "by the garbage collector": s.as(0, collectorUser), "by the other API server": s.as(1, "jane")} {
+		if err := c.Delete(s.Context(), definition(name)); err != nil {
+			s.Errorf("a definition that is going already is deleted again %s: %v", who, err)
+		}
+	}
+	s.refresh(crd)
+	if crd.DeletionTimestamp.IsZero() || crd.Annotations[v1alpha1.DeletionOverrideKey] != "" {
+		s.Errorf("the definition is not going, or still says why: %+v", crd.ObjectMeta)
+	}
+	s.must(jane.Patch(s.Context(), definition(name), merge(`{"metadata":{"finalizers":null}}`)))
+	s.eventually("the definition is gone", func() error {
+		if err := jane.Get(s.Context(), client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
+			return errorText(err)
+		}
+		return nil
+	})
+	s.deleteLeases(namespace)
 }
 
 func (s *suite) breakGlass(r *running) {
