@@ -20,6 +20,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection"
@@ -63,6 +65,7 @@ func TestGuardedWrites(t *testing.T) {
 		"F-02 paused leaders":                       pausedLeaders,
 		"F-03 writes in the first line":             writesInTheFirstLine,
 		"F-06 a write after a forced end":           writeAfterAForcedRelease,
+		"an operation beside a credential":          operationBesideACredential,
 		"handovers take less time than client-go's": handoverTimes,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, newGuarded(t, cluster)) })
@@ -483,4 +486,63 @@ func (g *guarded) prepare(presented token.Token) error {
 	report.SetLabels(map[string]string{"report": g.report})
 	report.SetAnnotations(map[string]string{v1alpha1.TokenKey(g.name): written.String()})
 	return client.IgnoreAlreadyExists(g.Create(g.t.Context(), report))
+}
+
+// A credential presents the token and no operation; the term's client writes that besides.
+func operationBesideACredential(t *testing.T, g *guarded) {
+	a := g.newCandidate("worker-a", g.on)
+	a.run()
+	term := a.leads()
+	account := newAccount(t, g.cluster)
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account.Name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{env.GuardedGroup}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+	}
+	if err := errors.Join(g.Create(t.Context(), role), g.Create(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+	credential := credentialOf(t, term, func(o *leader.CredentialOptions) {
+		o.Config, o.ServiceAccount = g.cluster.Config(), account
+	})
+	bearing, err := env.Client(credential.Config(g.cluster.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The API server sees roles a moment late.
+	eventually(t, "the credential may write", func() bool { return g.write(bearing, "without an operation") == nil })
+
+	inOperation := func() (context.Context, *fenced.Operation) {
+		ctx, operation, err := fenced.WithOperation(t.Context(), "import-17")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ctx, operation
+	}
+	ctx, _ := inOperation()
+	if err := g.writeIn(ctx, bearing, "by the credential alone"); !errors.Is(err, fenced.ErrOperationNotCarried) {
+		t.Errorf("by the credential alone: want %v, got %v", fenced.ErrOperationNotCarried, err)
+	}
+	equal(t, "value", "without an operation", g.value())
+	c := term.Client(bearing, fenced.ReadingBy(bearing))
+	for _, replay := range []bool{false, true} {
+		ctx, operation := inOperation()
+		if err := g.writeIn(ctx, c, fmt.Sprintf("replay %v", replay)); err != nil {
+			t.Fatal(err)
+		}
+		record, replayed := operation.Replayed()
+		equal(t, "replayed", replay, replayed)
+		if replay {
+			equal(t, "generation", term.Token().Generation, record.Generation)
+		}
+		equal(t, "value", "replay false", g.value())
+		// A write of somebody else in between, so that the mark of the first attempt is not inherited.
+		if err := g.writeIn(t.Context(), bearing, "replay false"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.finish <- nil
 }
