@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -15,22 +16,8 @@ import (
 // initialize is the first process of the cluster's namespaces: it makes mounts and network, then starts the rest and starts
 // again what ends. It never returns in order; its end is the end of all.
 func initialize(p place) error {
-	if os.Getpid() != 1 {
-		return fmt.Errorf("init is for the keeper")
-	}
-	for _, step := range []struct {
-		what string
-		do   func(place) error
-	}{
-		{"make mounts", makeMounts},
-		{"make network", makeNetwork},
-		{"make control groups", func(place) error { return makeGroups() }},
-		{"make certificates", writePKI},
-		{"write configuration", writeConfiguration},
-	} {
-		if err := step.do(p); err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
-		}
+	if err := take(p, append(slices.Clone(foundations), step{"make certificates", writePKI}, step{"write configuration", writeConfiguration})); err != nil {
+		return err
 	}
 	all, err := daemons(p)
 	if err != nil {

@@ -37,6 +37,10 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 
+	t.Run("it was only checked whether the machine can hold it", func(t *testing.T) {
+		node(t, "check").mustRun(t)
+		same(t, before)
+	})
 	for _, c := range []struct {
 		name string
 		// end ends the cluster that up has started. Afterwards nothing may be left.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -20,6 +21,7 @@ const usage = `Usage: node <command>
   up [-install] [-logs folder] [-while pid] [archive...]
                        start the cluster, load image archives, print the path of a kubeconfig
   down                 end the cluster and remove everything that it or an earlier run has left
+  check [-install]     tell whether this machine can hold the cluster, and what it lacks; exits 1 if it cannot
   status               tell whether it is up, and what of it is there; exits 3 if nothing is
   load archive...      load image archives
   exec command...      run a command in the cluster's network, where the addresses of the kubeconfig are
@@ -68,6 +70,10 @@ func run(ctx context.Context, args []string) error {
 		return keep(p)
 	case "init":
 		return initialize(p)
+	case "foundations":
+		return take(p, foundations)
+	case "check":
+		return check(ctx, p, slices.Contains(args, "-install"))
 	case "down":
 		return down(p)
 	case "status":

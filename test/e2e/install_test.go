@@ -120,7 +120,7 @@ func installSpecs() {
 		err = write(ctx, admin, b, "daily", "late")
 		Expect(isFenced(err, "StaleToken")).To(BeTrue(), "%v", err)
 		Expect(err.Error()).To(ContainSubstring("report-writer"))
-		Expect(write(ctx, admin, c, "daily", "1")).To(Succeed())
+		Expect(write(ctx, admin, c, "daily", "2")).To(Succeed())
 		awaitManagers(ctx, 2)
 		figure("install: two managers available after %s", since())
 	}, SpecTimeout(3*time.Minute))
