@@ -10,6 +10,9 @@
 // they leave; a write that had left before is refused by the API server. A process has one term: after it, the manager
 // ends, as a manager of controller-runtime does, and its client never presents a later term's token.
 //
+// A write whose context is one of fenced.WithOperation is applied once, and its repetition succeeds: the client then returns
+// the object as the API server has it.
+//
 // Before the term begins the client presents nothing. What a manager writes on every replica, outside of guarded kinds,
 // is as it was.
 //

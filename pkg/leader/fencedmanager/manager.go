@@ -67,18 +67,23 @@ func newManager(config *rest.Config, managed manager.Options, options Options) (
 	return &Manager{Manager: mgr, possession: p}, nil
 }
 
-// fencedClient returns a constructor of clients that present the token of the possession.
+// fencedClient returns a constructor of clients that present the token of the possession, and answer replays of operations
+// with success. The object of a replay is read from the API server, not from the cache, which may not have it yet.
 func fencedClient(build client.NewClientFunc, p *possession, options Options) client.NewClientFunc {
 	if build == nil {
 		build = client.New
 	}
 	return func(config *rest.Config, clientOptions client.Options) (client.Client, error) {
+		reader, err := client.New(config, client.Options{HTTPClient: clientOptions.HTTPClient, Scheme: clientOptions.Scheme, Mapper: clientOptions.Mapper})
+		if err != nil {
+			return nil, fmt.Errorf("make a reader of the API server: %w", err)
+		}
 		if options.Carrier == CarrierAnnotation {
 			c, err := build(config, clientOptions)
 			if err != nil {
 				return nil, err
 			}
-			return fenced.Client(c, p), nil
+			return fenced.Client(c, p, fenced.ReadingBy(reader)), nil
 		}
 		wrapped := fenced.Wrap(config, p, options.Carry...)
 		// The client that comes with the options was made from the configuration as it was.
@@ -87,7 +92,11 @@ func fencedClient(build client.NewClientFunc, p *possession, options Options) cl
 			return nil, fmt.Errorf("make an HTTP client that carries tokens: %w", err)
 		}
 		clientOptions.HTTPClient = httpClient
-		return build(wrapped, clientOptions)
+		c, err := build(wrapped, clientOptions)
+		if err != nil {
+			return nil, err
+		}
+		return fenced.Replaying(c, p, fenced.ReadingBy(reader)), nil
 	}
 }
 

@@ -29,6 +29,7 @@ func TestManager(t *testing.T) {
 			options := fencedmanager.Options{Carrier: carrier}
 			t.Run("a reconciler writes objects, status and children under its term", func(t *testing.T) { s.in(t).reconciles(options) })
 			t.Run("a manager that ends releases, and its client writes nothing more", func(t *testing.T) { s.in(t).handsOver(options) })
+			t.Run("an operation is applied once, and its repetition succeeds", func(t *testing.T) { s.in(t).repeats(options) })
 			t.Run("a manager that was paused is refused", func(t *testing.T) { s.in(t).isPaused(options) })
 		})
 	}
@@ -119,6 +120,35 @@ func (s *suite) handsOver(options fencedmanager.Options) {
 	if diff := cmp.Diff([]int64{after, after}, s.marks(report)); diff != "" {
 		s.Errorf("marks (-want +got):\n%s", diff)
 	}
+}
+
+// repeats sends an operation twice, and lets the successor send it as well. The client's cache may be behind each time.
+func (s *suite) repeats(options fencedmanager.Options) {
+	lease := s.lease()
+	a := s.start(lease, "a", options)
+	a.awaitElected()
+	report := s.report(a, "first")
+	term, _ := a.Term()
+	raise := func(o *operator, value string, wantReplay bool) {
+		s.Helper()
+		ctx, operation, err := fenced.WithOperation(s.Context(), "raise-1")
+		s.must(err)
+		written := env.NewReport(report.GetNamespace(), report.GetName(), "")
+		s.must(o.GetClient().Patch(ctx, written, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"value":"`+value+`"}}`))))
+		if got, _, _ := unstructured.NestedString(written.Object, "spec", "value"); got != "raised" {
+			s.Errorf("the object that %s has has value %q", value, got)
+		}
+		if record, replayed := operation.Replayed(); replayed != wantReplay || replayed && record.Generation != term.Generation {
+			s.Errorf("%s: replayed is %t by %s, want %t under generation %d", value, replayed, record, wantReplay, term.Generation)
+		}
+	}
+	raise(a, "raised", false)
+	raise(a, "again", true)
+	b := s.start(lease, "b", options)
+	a.stop()
+	b.awaitElected()
+	raise(b, "by the successor", true)
+	s.awaitResult(report, "raised")
 }
 
 func (s *suite) isPaused(options fencedmanager.Options) {
