@@ -36,4 +36,5 @@ const (
 	SealBeforeGuards = "seal before the guards are in force"
 	StampLookalike   = "write that looks like a stamp"
 	UnreadableLease  = "lease that cannot be read"
+	OlderGuards      = "guards that a replica has not heard of"
 )

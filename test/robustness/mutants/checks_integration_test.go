@@ -77,6 +77,7 @@ func checks() map[string]check {
 		mutants.NotInForce:       notInForce,
 		mutants.LastFinalizer:    lastFinalizer,
 		mutants.UnreadableLease:  unreadableLease,
+		mutants.OlderGuards:      olderGuards,
 	}
 }
 

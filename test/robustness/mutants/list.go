@@ -28,6 +28,7 @@ const (
 	credentialFile = "internal/fence/credential.go"
 	handlerFile    = "internal/webhook/fencing/handler.go"
 	readsFile      = "internal/leaseview/reads.go"
+	viewFile       = "internal/leaseview/view.go"
 	floorFile      = "internal/controller/floor.go"
 	policiesFile   = "internal/controller/registration_policies.go"
 	webhooksFile   = "internal/controller/registration_webhooks.go"
@@ -203,6 +204,32 @@ func All() []*Mutant {
 				{sweepFile, "	defer stamps.Wait()\n", ""},
 				{sweepFile, "options.Continue == \"\" || ctx.Err() != nil {\n			stamps.Wait()\n", "options.Continue == \"\" || ctx.Err() != nil {\n"},
 			},
+		},
+		{
+			Name: "a seal goes by a list from before the lease was read", Check: UnfinishedSeal,
+			Edits: []Edit{
+				{sweepFile, "		page, err := objects.List(ctx, options)\n", `		page, err := listedBefore(string(s.order.UID)+w.target.Resource.String()+w.namespace+options.Continue,
+			func() (*metav1.PartialObjectMetadataList, error) { return objects.List(ctx, options) })
+`},
+				{sweepFile, "// sweep is one look through", `var listsBefore sync.Map
+
+func listedBefore(key string, list func() (*metav1.PartialObjectMetadataList, error)) (*metav1.PartialObjectMetadataList, error) {
+	if page, known := listsBefore.Load(key); known {
+		return page.(*metav1.PartialObjectMetadataList), nil
+	}
+	page, err := list()
+	if err == nil {
+		listsBefore.Store(key, page)
+	}
+	return page, err
+}
+
+// sweep is one look through`},
+			},
+		},
+		{
+			Name: "a replica answers with older guards than those that it is called for", Check: OlderGuards,
+			Edits: []Edit{{viewFile, "v.current.Load().reached(resourceVersion)", "v.current.Load().reached(\"\")"}},
 		},
 		{
 			Name: "a term writes before its seal", Check: EarlyWrite,
