@@ -142,6 +142,12 @@ func TestTheGoCodeOfTheGuideIsThatOfTheExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What is too small for a program is an example of its package.
+	ofPackages, err := filepath.Glob(filepath.Join(root, "pkg", "leader", "*", "example_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, ofPackages...)
 	var code []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
