@@ -60,7 +60,8 @@ const (
 
 // leases returns those of a scenario, one for each handover. The first guards by labels if asked for.
 func leases(labelled bool) []scenarios.Lease {
-	lazy := scenarios.Lease{Name: "lazy", Handover: v1alpha1.HandoverLazy}
+	// Its objects forget operations while they are still repeated.
+	lazy := scenarios.Lease{Name: "lazy", Handover: v1alpha1.HandoverLazy, History: 5}
 	if labelled {
 		lazy.Labels = map[string]string{"example.com/guarded": "yes"}
 	}
@@ -76,7 +77,7 @@ func TestSingle(t *testing.T) {
 				[]scenarios.Choice{w.Certificates(), w.Restore(false)})
 		},
 	}, validate.Minimum{
-		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5,
+		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50,
 		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindClock, scenarios.KindCertificates, scenarios.KindRotation, scenarios.KindRestore}),
 	})
 }
@@ -90,7 +91,7 @@ func TestThree(t *testing.T) {
 				[]scenarios.Choice{w.LeaseDeleted(), w.HandoverChanged(), w.Restore(true)})
 		},
 	}, validate.Minimum{
-		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5,
+		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50,
 		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindLeaseDeleted, scenarios.KindHandover, scenarios.KindRestoreBump}),
 	})
 }

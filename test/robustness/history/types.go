@@ -111,11 +111,18 @@ type Op struct {
 	// Generation and Term are those that it presents.
 	Generation int64  `json:"generation,omitempty"`
 	Term       string `json:"term,omitempty"`
+	// Operation is what its token names besides: a business operation or a nonce. It is empty if it presents no token, or one
+	// that the library completes.
+	Operation string `json:"operation,omitempty"`
+	// Bare says that its token names no term, which is Term all the same.
+	Bare bool `json:"bare,omitempty"`
 	// Intent says that it only asks for the deletion of the object, which it may ask for already.
 	Intent bool `json:"intent,omitempty"`
 	// Ended says that the client knew that its term had ended.
-	Ended  bool  `json:"ended,omitempty"`
-	Invoke int64 `json:"invoke"`
+	Ended bool `json:"ended,omitempty"`
+	// Dropped says that the client did not wait for the answer, or threw it away.
+	Dropped bool  `json:"dropped,omitempty"`
+	Invoke  int64 `json:"invoke"`
 
 	Return  int64   `json:"return"`
 	Outcome Outcome `json:"outcome"`
@@ -123,6 +130,8 @@ type Op struct {
 	// Cause is that of a refusal.
 	Cause   string `json:"cause,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Record is the record of the operation that a refusal names.
+	Record string `json:"record,omitempty"`
 	// Seen are the objects of the answer: what a write or a read returned, what a delete removed. It is nil for a read of
 	// an object that does not exist.
 	Seen []Seen `json:"seen,omitempty"`
@@ -158,6 +167,8 @@ type Event struct {
 type ObjectState struct {
 	// Marks are the tokens by the names of their leases.
 	Marks map[string]string `json:"marks,omitempty"`
+	// Operations are the records of applied operations by the names of their leases.
+	Operations map[string]string `json:"operations,omitempty"`
 	// Value, Result and Replicas are what writes of the object, of its status and of its scale put their ID into.
 	Value    string `json:"value,omitempty"`
 	Result   string `json:"result,omitempty"`
@@ -224,6 +235,8 @@ type Lease struct {
 	Handover string `json:"handover"`
 	// LateCreates is its spec's, empty for the default.
 	LateCreates string `json:"lateCreates,omitempty"`
+	// History is how many operations an object records for it.
+	History int `json:"history,omitempty"`
 	// Objects are the names of the guarded objects that clients write.
 	Objects []string `json:"objects"`
 }

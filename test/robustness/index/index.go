@@ -119,6 +119,8 @@ type Lease struct {
 	Spans   []*Span
 	Commits []*Commit
 	Windows []Window
+	// Versions are the states of its objects, in the order in which they began.
+	Versions []*Version
 	// Reports are what the lease said of late creates, each once.
 	Reports []Report
 }
@@ -212,7 +214,9 @@ func (x *Index) walk(acquisitions map[string]*history.Op, deleted map[life]*hist
 			continue
 		}
 		k := key{event.Namespace, event.Name}
-		if !event.Initial {
+		if event.Initial {
+			lease.begins(event, x.newest)
+		} else {
 			commit := &Commit{Event: event, Lease: lease.LeaseRef, Before: states[k]}
 			x.attribute(commit, deleted, unsure)
 			commit.Earliest = x.newest
@@ -221,6 +225,7 @@ func (x *Index) walk(acquisitions map[string]*history.Op, deleted map[life]*hist
 				commit.Earliest = x.newest
 			}
 			lease.Commits = append(lease.Commits, commit)
+			lease.begins(event, commit.Earliest)
 		}
 		states[k] = event.Object
 		if event.Deleted {

@@ -51,9 +51,21 @@ type Lease struct {
 	Handover v1alpha1.Handover
 	// LateCreates is what becomes of late creates, empty for the default.
 	LateCreates v1alpha1.LateCreates
+	// History is how many operations an object records, 0 for the default.
+	History int32
 	// Labels, if there are any, are those of guarded objects: the guard has an objectSelector then.
 	Labels map[string]string
 }
 
 // ManagerVariable names a binary of the manager to run instead of one that is built.
 const ManagerVariable = "FENCEDLEASE_ROBUSTNESS_MANAGER"
+
+// defaultHistory is the product's.
+const defaultHistory = 32
+
+func (l Lease) history() int {
+	if l.History == 0 {
+		return defaultHistory
+	}
+	return int(l.History)
+}

@@ -117,7 +117,7 @@ func (w *World) createLease(ctx context.Context, lease Lease) error {
 	if err := w.admin.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
-	entry := history.Lease{LeaseRef: history.LeaseRef{Namespace: lease.Name, Name: lease.Name}, Handover: string(lease.Handover), LateCreates: string(lease.LateCreates)}
+	entry := history.Lease{LeaseRef: history.LeaseRef{Namespace: lease.Name, Name: lease.Name}, Handover: string(lease.Handover), LateCreates: string(lease.LateCreates), History: lease.history()}
 	for i := range objects {
 		entry.Objects = append(entry.Objects, "report-"+strconv.Itoa(i))
 	}
@@ -131,6 +131,9 @@ func (w *World) newLease(lease Lease) *v1alpha1.FencedLease {
 	return env.NewLease(lease.Name, lease.Name, func(l *v1alpha1.FencedLease) {
 		l.Spec.LeaseDurationSeconds, l.Spec.Handover = w.options.LeaseSeconds, lease.Handover
 		l.Spec.LateCreates = lease.LateCreates
+		if lease.History > 0 {
+			l.Spec.Guards[0].OperationHistoryLimit = &lease.History
+		}
 		if len(lease.Labels) > 0 {
 			l.Spec.Guards[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: lease.Labels}
 		}

@@ -66,6 +66,7 @@ func Main(ctx context.Context, text string, in io.Reader) error {
 		}
 	}()
 	a.writers.Go(func() { a.steals(ctx) })
+	a.writers.Go(func() { a.assist(ctx) })
 	campaign := a.elect
 	if config.Kind == Lock {
 		campaign = a.lock
@@ -113,6 +114,14 @@ type holding struct {
 	credential *rest.Config
 }
 
+// caller returns a caller, whose name tells it from all others of the process.
+func (a *actor) caller(name string) caller {
+	return caller{
+		actor: a, client: fmt.Sprintf("%s-%d/%s", a.config.Name, a.config.Number, name), host: a.rest.Host,
+		user: "system:serviceaccount:" + a.config.Lease.Namespace + ":" + a.config.ServiceAccount,
+	}
+}
+
 // work starts the writers of a term and returns when it is time to give the term up. The writers go on.
 func (a *actor) work(ctx, running context.Context, h holding) error {
 	ordinal := int(a.terms.Add(1))
@@ -133,10 +142,7 @@ func (a *actor) work(ctx, running context.Context, h holding) error {
 	for i := range a.config.Workers {
 		own := w
 		own.choices = newChooser(a.config, ordinal, i)
-		own.caller = caller{
-			actor: a, client: fmt.Sprintf("%s-%d/%d/%d", a.config.Name, a.config.Number, ordinal, i), host: a.rest.Host,
-			user: "system:serviceaccount:" + a.config.Lease.Namespace + ":" + a.config.ServiceAccount,
-		}
+		own.caller = a.caller(fmt.Sprintf("%d/%d", ordinal, i))
 		a.writers.Go(func() { own.run(running) })
 	}
 	length := time.Duration(newChooser(a.config, ordinal, a.config.Workers).random.Int64N(int64(6 * a.config.LeaseDuration)))

@@ -57,6 +57,8 @@ type call struct {
 	body        any
 	// extra is a token that goes with the request.
 	extra string
+	// lost, if it is not 0, is when the client stops waiting. It learns nothing, also if the answer is there by then.
+	lost time.Duration
 }
 
 // object is the part of answers that the traffic and the checks need.
@@ -79,11 +81,17 @@ type caller struct {
 	user   string
 }
 
+// errDropped stands for an answer that was lost on its way.
+var errDropped = errors.New("the answer was lost")
+
 // send makes a call and records it. It returns the answer of one that was applied.
 func (c *caller) send(ctx context.Context, client *http.Client, what call) []byte {
 	op := what.op
 	c.actor.record(op)
 	status, answer, err := c.roundTrip(ctx, client, what)
+	if op.Dropped && err == nil {
+		err = errDropped
+	}
 	op.Return = history.Now()
 	judge(op, status, answer, err)
 	if op.Outcome == history.OK {
@@ -97,7 +105,11 @@ func (c *caller) send(ctx context.Context, client *http.Client, what call) []byt
 }
 
 func (c *caller) roundTrip(ctx context.Context, client *http.Client, what call) (int, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	timeout := callTimeout
+	if what.lost > 0 {
+		timeout = what.lost
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var body io.Reader
 	if what.body != nil {
@@ -161,6 +173,9 @@ func judge(op *history.Op, code int, answer []byte, err error) {
 	switch {
 	case refused:
 		op.Outcome, op.Cause = history.Refused, string(refusal.Type)
+		if refusal.Record.Operation != "" {
+			op.Record = refusal.Record.String()
+		}
 	case early(status):
 		op.Outcome = history.Early
 	case code >= http.StatusInternalServerError:

@@ -26,6 +26,8 @@ const (
 	Elector Kind = "elector"
 	// Lock campaigns by client-go's elector on pkg/resourcelock.
 	Lock Kind = "lock"
+	// Assistant does not campaign: it writes by the token that the lease shows. Each actor has one.
+	Assistant Kind = "assistant"
 )
 
 // Config is what an actor is started with.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
 	"github.com/fencedlease/fencedlease/pkg/token"
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
@@ -34,7 +35,20 @@ const (
 	// zombiePace is by how much a writer of an ended term is slower, failurePace the same for one that got no answer.
 	zombiePace  = 6
 	failurePace = 8
+	// attempts is how often a business operation is sent until there is an answer.
+	attempts = 4
+	// jobLength is how long a business operation is the present one.
+	jobLength = int64(500 * time.Millisecond)
 )
+
+// job returns the id of the business operation that is chosen, or nothing. It follows from the time, so that all processes
+// choose among the same ones, and so do the leaders after this one.
+func (c choice) job() string {
+	if c.back == ordinary {
+		return ""
+	}
+	return "job-" + strconv.FormatInt(history.Now()/jobLength-int64(c.back), 10)
+}
 
 // run makes operations until ctx ends or the term has been over for long enough.
 func (w *writer) run(ctx context.Context) {
@@ -52,10 +66,24 @@ func (w *writer) run(ctx context.Context) {
 				slower = zombiePace
 			}
 		}
-		if w.operate(ctx, what) == history.Unknown {
+		if w.repeat(ctx, what) == history.Unknown {
 			slower = failurePace
 		}
 	}
+}
+
+// repeat makes an operation, and makes a business operation again for as long as nobody says what became of it.
+func (w *writer) repeat(ctx context.Context, what choice) history.Outcome {
+	job := what.job()
+	outcome := w.operate(ctx, what, job)
+	for attempt := 1; attempt < attempts && job != "" && outcome == history.Unknown; attempt++ {
+		what.lost, what.again = 0, attempt%2 == 1
+		if !wait(ctx, w.actor.config.Pace) {
+			break
+		}
+		outcome = w.operate(ctx, what, job)
+	}
+	return outcome
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -70,7 +98,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // operate makes one operation, of one or two calls, and returns how the last one ended.
-func (w *writer) operate(ctx context.Context, what choice) history.Outcome {
+func (w *writer) operate(ctx context.Context, what choice, job string) history.Outcome {
 	client := w.plain
 	switch {
 	case what.verb.Reads():
@@ -81,9 +109,19 @@ func (w *writer) operate(ctx context.Context, what choice) history.Outcome {
 	case what.carrier == history.Credential:
 		what.carrier = history.Annotation
 	}
-	c := w.build(ctx, client, what)
+	c := w.build(ctx, client, what, job)
 	if c == nil {
 		return history.OK // what it needs is not there
+	}
+	if c.op.Operation == job && job != "" {
+		c.lost = time.Duration(what.lost) * time.Millisecond
+		c.op.Dropped = c.lost > 0
+		if what.carrier == history.Wrap {
+			var err error
+			if ctx, _, err = fenced.WithOperation(ctx, job); err != nil {
+				w.actor.fail(err)
+			}
+		}
 	}
 	w.send(ctx, client, *c)
 	return c.op.Outcome
@@ -101,11 +139,38 @@ func (w *writer) prepare(c *call) {
 	}
 }
 
-// presented is the token with an operation of its own.
-func (w *writer) presented(operation string) string { return w.token.String() + "/" + operation }
+// presented is the token as a call presents it.
+func (w *writer) presented(op *history.Op) string {
+	presented := w.token
+	if presented.Operation = op.Operation; op.Bare {
+		presented.Term = ""
+	}
+	return presented.String()
+}
+
+// presenting returns the operation that a call presents: the job, where it can be presented, or else a nonce where one is
+// needed.
+func presenting(op *history.Op, job string) string {
+	noAnnotation := op.Verb == history.Scale || op.Verb.Deletes()
+	switch op.Carrier {
+	case history.Annotation, history.Credential:
+		if noAnnotation || op.Carrier == history.Credential && job == "" {
+			return ""
+		}
+	case history.Wrap:
+		return job // the library has its own nonces
+	case history.Extra:
+	case history.None:
+		return ""
+	}
+	if job == "" {
+		return token.NoncePrefix + strconv.FormatInt(op.ID, 10)
+	}
+	return job
+}
 
 // build returns the call, nil if it cannot be made. What must be read before it is read.
-func (w *writer) build(ctx context.Context, client *http.Client, what choice) *call {
+func (w *writer) build(ctx context.Context, client *http.Client, what choice, job string) *call {
 	c := &call{
 		op:          &history.Op{Object: what.object, Verb: what.verb, Carrier: what.carrier},
 		path:        w.path(what.object),
@@ -126,8 +191,13 @@ func (w *writer) build(ctx context.Context, client *http.Client, what choice) *c
 		c.body = intent
 	}
 	w.prepare(c)
+	if !what.verb.Reads() {
+		c.op.Operation = presenting(c.op, job)
+		// With a credential an annotation that is as it is stored says nothing, so the repetition writes it in another form.
+		c.op.Bare = what.again && what.carrier == history.Credential && c.op.Operation != ""
+	}
 	if what.carrier == history.Extra {
-		c.extra = w.presented(strconv.FormatInt(c.op.ID, 10))
+		c.extra = w.presented(c.op)
 	}
 	w.fill(c, stored)
 	c.op.Invoke = history.Now()
@@ -138,8 +208,8 @@ func (w *writer) build(ctx context.Context, client *http.Client, what choice) *c
 func (w *writer) fill(c *call, stored map[string]any) {
 	id := strconv.FormatInt(c.op.ID, 10)
 	metadata := map[string]any{}
-	if c.op.Carrier == history.Annotation {
-		metadata["annotations"] = map[string]any{v1alpha1.TokenKey(w.actor.config.Lease.Name): w.presented(id)}
+	if w.annotates(c.op) {
+		metadata["annotations"] = map[string]any{v1alpha1.TokenKey(w.actor.config.Lease.Name): w.presented(c.op)}
 	}
 	spec, status := map[string]any{"value": id}, map[string]any{"result": id}
 	switch c.op.Verb {
@@ -218,11 +288,16 @@ func (w *writer) annotate(stored, metadata map[string]any) {
 	}
 }
 
+// annotates tells whether a call presents its operation by an annotation.
+func (w *writer) annotates(op *history.Op) bool {
+	return op.Operation != "" && (op.Carrier == history.Annotation || op.Carrier == history.Credential)
+}
+
 func (w *writer) jsonPatch(op *history.Op, id string) []map[string]any {
 	patch := []map[string]any{{"op": "add", "path": "/spec/value", "value": id}}
-	if op.Carrier == history.Annotation {
+	if w.annotates(op) {
 		key := strings.ReplaceAll(v1alpha1.TokenKey(w.actor.config.Lease.Name), "/", "~1")
-		patch = append(patch, map[string]any{"op": "add", "path": "/metadata/annotations/" + key, "value": w.presented(id)})
+		patch = append(patch, map[string]any{"op": "add", "path": "/metadata/annotations/" + key, "value": w.presented(op)})
 	}
 	return patch
 }
@@ -247,9 +322,10 @@ func (w *writer) read(ctx context.Context, name string) map[string]any {
 func (w *writer) intend(ctx context.Context, client *http.Client, name string) map[string]any {
 	c := &call{op: &history.Op{Object: name, Verb: history.MergePatch, Carrier: history.Annotation, Intent: true}, method: http.MethodPatch, contentType: mergeType, path: w.path(name)}
 	w.prepare(c)
+	c.op.Operation = token.OperationDelete
 	key := v1alpha1.TokenKey(w.actor.config.Lease.Name)
 	c.body = map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{key: w.presented(token.OperationDelete)}},
+		"metadata": map[string]any{"annotations": map[string]any{key: w.presented(c.op)}},
 		"spec":     map[string]any{"value": strconv.FormatInt(c.op.ID, 10)},
 	}
 	c.op.Invoke = history.Now()

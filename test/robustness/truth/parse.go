@@ -50,11 +50,14 @@ func parse(kv keyValue, created bool) (*history.Event, error) {
 	}
 	state := &history.ObjectState{
 		Value: object.Spec.Value, Replicas: object.Spec.Replicas, Result: object.Status.Result,
-		Generation: object.Metadata.Generation, Marks: map[string]string{},
+		Generation: object.Metadata.Generation, Marks: map[string]string{}, Operations: map[string]string{},
 	}
 	for key, value := range object.Metadata.Annotations {
 		if lease, ok := v1alpha1.LeaseOfTokenKey(key); ok {
 			state.Marks[lease] = value
+		}
+		if lease, ok := strings.CutPrefix(key, v1alpha1.OperationsPrefix); ok {
+			state.Operations[lease] = value
 		}
 	}
 	for _, entry := range object.Metadata.ManagedFields {

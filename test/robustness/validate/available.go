@@ -31,13 +31,13 @@ func Streaks(x *index.Index) []Streak {
 	var order []string
 	for _, op := range x.Run.Ops {
 		lease := x.Leases[op.Lease]
-		if lease == nil || op.Verb.Reads() || op.Verb.OfLease() || cannotCarry(op) || op.Return == history.Never || op.Return > x.Run.Meta.End {
+		if lease == nil || op.Verb.Reads() || op.Verb.OfLease() || cannotCarry(op) || op.Dropped || op.Return == history.Never || op.Return > x.Run.Meta.End {
 			continue
 		}
 		if epoch, current := Current(x, lease, op); !current || !sealedBefore(lease, epoch, op) {
 			continue
 		}
-		process, _, _ := strings.Cut(op.Client, "/")
+		process := process(op)
 		fault, broken := around(x.Run.Faults, op)
 		if broken {
 			delete(present, process)
@@ -71,6 +71,12 @@ func Streaks(x *index.Index) []Streak {
 		all = append(all, streak)
 	}
 	return all
+}
+
+// process returns the name of the process that made a call.
+func process(op *history.Op) string {
+	name, _, _ := strings.Cut(op.Client, "/")
+	return name
 }
 
 // sealedBefore tells whether the term of an operation needed no seal, or was seen sealed before it was sent: until then its
@@ -123,6 +129,9 @@ type Minimum struct {
 	Late int
 	// PerVerb and PerCarrier are the least numbers of accepted writes.
 	PerVerb, PerCarrier int
+	// Repetitions is the least number of business operations that were refused as they had been applied. A tenth of it must have
+	// followed newer operations, a tenth have come under a later generation, and a tenth after a lost answer.
+	Repetitions int
 	// Faults are kinds that must have taken effect.
 	Faults []string
 }
@@ -142,6 +151,10 @@ func Preconditions(least Minimum) Check {
 		atLeast("commits", stats.Commits, least.Commits)
 		atLeast("handovers", stats.Handovers, least.Handovers)
 		atLeast("writes after the end of their term", stats.Late, least.Late)
+		atLeast("repetitions that were told so", stats.Repetitions.Told, least.Repetitions)
+		atLeast("repetitions after newer operations", stats.Repetitions.Older, least.Repetitions/10)
+		atLeast("repetitions under a later generation", stats.Repetitions.Later, least.Repetitions/10)
+		atLeast("repetitions after a lost answer", stats.Repetitions.Lost, least.Repetitions/10)
 		for _, verb := range history.Writes() {
 			atLeast("accepted "+string(verb), stats.Verbs[verb][history.OK], least.PerVerb)
 		}

@@ -25,13 +25,16 @@ type Stats struct {
 	Faults          map[string]int
 	UnknownResolved int
 	LongestStreak   int
+	Repetitions     Repetitions
+	// DropsRecords are the applies that were refused as they would take records away.
+	DropsRecords int
 }
 
 // Count returns the figures.
 func Count(x *index.Index) Stats {
 	s := Stats{
 		Verbs: map[history.Verb]map[history.Outcome]int{}, Carriers: map[history.Carrier]map[history.Outcome]int{},
-		Causes: map[string]int{}, Faults: map[string]int{}, LateCreates: len(LateCreates(x)),
+		Causes: map[string]int{}, Faults: map[string]int{}, LateCreates: len(LateCreates(x)), Repetitions: CountRepetitions(x),
 	}
 	for _, op := range x.Run.Ops {
 		s.Operations++
@@ -41,6 +44,9 @@ func Count(x *index.Index) Stats {
 		}
 		if op.Outcome == history.Refused {
 			s.Causes[op.Cause]++
+			if dropsRecords(op) {
+				s.DropsRecords++
+			}
 			if lease := x.Leases[op.Lease]; lease != nil && lease.BroughtBack(x.Run.Meta, op) && lease.Find(x.Run.Meta.Epoch(op), op.Generation, op.Term) != nil {
 				s.BroughtBack++
 			}
