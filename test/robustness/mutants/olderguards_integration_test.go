@@ -8,6 +8,7 @@ package mutants_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -57,7 +58,7 @@ func olderGuards(t env.T, b *bench) (wrong []string, err error) {
 		err = until(ctx, func(ctx context.Context) error {
 			err := s.admin.Patch(ctx, bare(o), write, client.DryRunAll)
 			if calls := err != nil && strings.Contains(err.Error(), nobody); calls != (at == nobody) {
-				return fmt.Errorf("the API server does not call %q: %v", at, err)
+				return errors.Join(fmt.Errorf("the API server does not call %q", at), err)
 			}
 			return nil
 		})
