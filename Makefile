@@ -20,6 +20,8 @@ ignore-not-found ?= false
 # Time for each target of `make fuzz`, and the number of runs of `make deflake`.
 FUZZTIME ?= 30s
 COUNT ?= 10
+# What `make test` runs.
+TEST_GROUPS ?= unit integration
 
 # Tools are pinned in modules of their own; `go tool` builds them once into Go's build cache.
 CONTROLLER_GEN = go tool -modfile=hack/tools/go.mod controller-gen
@@ -112,14 +114,13 @@ test-packages: ## Install what Debian has of what tests need: SPIN and a C compi
 	@hack/make/packages.sh spin=spin gcc=cc 'postgresql=/usr/lib/postgresql/*/bin/initdb'
 
 .PHONY: test
-test: test-packages ## Run all tests: unit tests, then those against a real API server.
-	@assets=$$(hack/controlplane/build.sh); echo "test: unit tests, then those on the API server of $$assets"; \
-	export KUBEBUILDER_ASSETS="$$assets"; $(RUN_TESTS) unit integration
+test: test-packages ## Run all tests: unit tests, then those against a real API server. TEST_GROUPS="unit integration e2e" is all there is.
+	@assets=$$(hack/controlplane/build.sh); echo "test: $(TEST_GROUPS), on the API server of $$assets"; \
+	export KUBEBUILDER_ASSETS="$$assets" IMG=$(IMG); $(RUN_TESTS) $(TEST_GROUPS)
 
 .PHONY: test-all
-test-all: test-packages ## Run what `make test` does and then the end-to-end specs, with one summary.
-	@assets=$$(hack/controlplane/build.sh); echo "test-all: unit tests, those on the API server of $$assets, and the end-to-end specs"; \
-	export KUBEBUILDER_ASSETS="$$assets" IMG=$(IMG); $(RUN_TESTS) unit integration e2e
+test-all: ## Run what `make test` does and then the end-to-end specs, with one summary.
+	@$(MAKE) test TEST_GROUPS="unit integration e2e"
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
