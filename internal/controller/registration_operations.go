@@ -97,6 +97,17 @@ func celRecord(text, clock string) string {
 		"[" + celAddAnnotation(key, "(["+record+"] + "+kept+").join(' ')") + "])"
 }
 
+// celTakesRecords is true if an update leaves out records of operations that are stored.
+func celTakesRecords() string {
+	return celHasAnnotation("oldObject", celIsRecords+" && !(k in "+celAnnotations+")")
+}
+
+// celKept is the list of the operations that put back the records which a write leaves out: an apply takes away what its
+// field manager has applied before, and that is also the record of an operation that it has presented.
+func celKept() string {
+	return "variables.stored.transformList(k, v, " + celIsRecords + " && !(k in variables.now), " + celAddAnnotation("k", "v") + ")"
+}
+
 // celRecorded is the list of the operations that record the business operations which a write presents.
 func celRecorded() string {
 	record := func(tokens, clock string) string {

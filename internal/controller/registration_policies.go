@@ -100,7 +100,7 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 }
 
 // stampsPolicy copies a token carried by the request into the annotation, so that the mark moves in the same commit, and
-// records the business operation that the token names. It leaves alone what the webhook must refuse: several tokens, text
+// records the business operation that the token names. Records that a write leaves out it puts back. It leaves alone what the webhook must refuse: several tokens, text
 // that is no token, and a token other than the one that the writer has put into the annotation itself. A stamp of a seal
 // carries its token in the name of its field manager.
 func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingAdmissionPolicy {
@@ -113,7 +113,10 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 			FailurePolicy:      ptr.To(admissionv1.Fail),
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 			MatchConstraints:   policyConstraints(in, resolved.placed, ""),
-			MatchConditions:    []admissionv1.MatchCondition{{Name: "carrying", Expression: celMatch(in, isProbe, "("+celHasExtra+" || "+celPresentsBusiness()+" || ("+celStamp(in.Sealer)+"))")}},
+			MatchConditions: []admissionv1.MatchCondition{{
+				Name:       "carrying-or-recorded",
+				Expression: celMatch(in, isProbe, "("+strings.Join([]string{celHasExtra, celPresentsBusiness(), celTakesRecords(), "(" + celStamp(in.Sealer) + ")"}, " || ")+")"),
+			}},
 			Variables: []admissionv1.Variable{
 				{Name: "now", Expression: celAnnotations},
 				{Name: "stored", Expression: celStored},
@@ -133,6 +136,7 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 					"(has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}])",
 					"(" + isProbe + " ? [" + celAddAnnotation("'"+probe.StampAnnotation+"'", "'"+probe.Stamped(hash)+"'") + "] : [])",
 					"variables.carried.transformList(k, v, " + celAddAnnotation("k", "v") + ")",
+					celKept(),
 					celRecorded(),
 					celStamped(),
 				}, " + ")},

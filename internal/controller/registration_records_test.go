@@ -204,12 +204,15 @@ func clockOf(o *unstructured.Unstructured) (newest time.Time) {
 // is stored is well-formed, and whether a record was added.
 func recordedBy(t *rapid.T, r request, name string) (text string, there, added bool) {
 	key, limit := v1alpha1.OperationsKey(name), recordLimits[name]
+	stored, recorded := annotationsOf(r.old)[key]
 	text, there = annotationsOf(r.object)[key]
+	if recorded && !there {
+		text, there = stored, true
+	}
 	presented, _, carried := presentedTo(r, name)
 	if !presented.Business() {
 		return text, there, false
 	}
-	stored := annotationsOf(r.old)[key]
 	if limit == 0 || strings.Contains(" "+stored, " "+presented.Operation+"=") {
 		if stored != "" {
 			text, there = stored, true

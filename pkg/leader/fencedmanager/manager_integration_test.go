@@ -136,7 +136,7 @@ func (s *suite) repeats(options fencedmanager.Options) {
 		written := env.NewReport(report.GetNamespace(), report.GetName(), "")
 		s.must(o.GetClient().Patch(ctx, written, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"value":"`+value+`"}}`))))
 		if got, _, _ := unstructured.NestedString(written.Object, "spec", "value"); got != "raised" {
-			s.Errorf("the object that %s has has value %q", value, got)
+			s.Errorf("the write of %s returned value %q", value, got)
 		}
 		if record, replayed := operation.Replayed(); replayed != wantReplay || replayed && record.Generation != term.Generation {
 			s.Errorf("%s: replayed is %t by %s, want %t under generation %d", value, replayed, record, wantReplay, term.Generation)

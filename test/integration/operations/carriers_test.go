@@ -209,9 +209,9 @@ var _ = Describe("A lease in Audit", func() {
 
 		By("being protected again when Audit ends, by what is stored then")
 		Expect(admin.Patch(ctx, s.lease.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":"Enforce"}}`)))).To(Succeed())
-		remove := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:null}}}`, enforcing.key(), enforcing.nonce(), v1alpha1.OperationsKey(s.lease.Name))
+		again := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:"forged=2"}}}`, enforcing.key(), enforcing.nonce(), v1alpha1.OperationsKey(s.lease.Name))
 		Eventually(func() bool {
-			refusal, ok := fenced.Cause(admin.Patch(ctx, env.BareReport(s.namespace, object.GetName()), client.RawPatch(types.MergePatchType, []byte(remove)), client.DryRunAll))
+			refusal, ok := fenced.Cause(admin.Patch(ctx, env.BareReport(s.namespace, object.GetName()), client.RawPatch(types.MergePatchType, []byte(again)), client.DryRunAll))
 			return ok && refusal.Type == fenced.RecordTampered && refusal.Lease.Name == s.lease.Name
 		}).Should(BeTrue())
 	})

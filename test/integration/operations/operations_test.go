@@ -311,10 +311,6 @@ var _ = Describe("The record of operations", Ordered, func() {
 		for _, text := range []string{"", "forged=1", "import-19=1 " + stored, stored + " import-16=1", strings.Fields(stored)[0]} {
 			Expect(s.annotate(ctx, admin, object, key, &text)).To(refused, text)
 		}
-		Expect(s.annotate(ctx, admin, object, key, nil)).To(refused)
-		bare := s.get(ctx, object)
-		bare.SetAnnotations(map[string]string{s.key(): s.nonce()})
-		Expect(admin.Update(ctx, bare)).To(refused, "a PUT that drops it")
 		forged := s.report(newName(), "first", s.nonce())
 		forged.SetAnnotations(map[string]string{s.key(): s.nonce(), key: "import-17=1"})
 		Expect(admin.Create(ctx, forged)).To(refused, "a create with a record")
@@ -340,6 +336,50 @@ var _ = Describe("The record of operations", Ordered, func() {
 		Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), owner, client.ForceOwnership)).To(Succeed())
 		Expect(s.records(ctx, object)).To(Equal(stored))
 	})
+
+	It("is put back where a write takes it away", func(ctx SpecContext) {
+		stored := s.records(ctx, object)
+		Expect(s.annotate(ctx, admin, object, key, nil)).To(Succeed())
+		Expect(s.records(ctx, object)).To(Equal(stored))
+		bare := s.get(ctx, object)
+		bare.SetAnnotations(map[string]string{s.key(): s.nonce()})
+		Expect(admin.Update(ctx, bare)).To(Succeed())
+		Expect(s.records(ctx, object)).To(Equal(stored))
+		bare = s.get(ctx, object)
+		bare.SetAnnotations(nil)
+		Expect(s.carrying(s.nonce()).Update(ctx, bare)).To(Succeed())
+		Expect(s.records(ctx, object)).To(Equal(stored))
+		bare = s.get(ctx, object)
+		bare.SetAnnotations(map[string]string{s.key(): s.token("import-20")})
+		Expect(admin.Update(ctx, bare)).To(Succeed())
+		Expect(s.records(ctx, object)).To(And(HavePrefix("import-20="), HaveSuffix(" "+stored)))
+	})
+
+	// What a field manager has applied with an operation, an apply of the same manager without one would take away.
+	for _, byRequest := range []bool{false, true} {
+		carrier := map[bool]string{false: "annotation", true: "request"}[byRequest]
+		It("stays through applies of one field manager with an operation and without, by "+carrier, func(ctx SpecContext) {
+			name := newName()
+			apply := func(value, text string, byRequest bool) {
+				GinkgoHelper()
+				c, annotation := admin, text
+				if byRequest {
+					c, annotation = s.carrying(text), ""
+				}
+				Expect(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.report(name, value, annotation)), owner)).To(Succeed())
+				Expect(s.value(ctx, name)).To(Equal(value))
+			}
+			apply("first", s.token("import-17"), byRequest)
+			apply("second", s.nonce(), byRequest)
+			Expect(s.ids(ctx, name)).To(Equal([]string{"import-17"}))
+			apply("third", s.token("import-18"), byRequest)
+			apply("fourth", s.nonce(), byRequest)
+			apply("fifth", s.nonce(), byRequest)
+			Expect(s.ids(ctx, name)).To(Equal([]string{"import-18", "import-17"}))
+			apply("sixth", s.nonce(), !byRequest)
+			Expect(s.ids(ctx, name)).To(Equal([]string{"import-18", "import-17"}))
+		})
+	}
 
 	It("is changed by nobody while every manager is down", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())

@@ -145,7 +145,6 @@ func Summarize(out io.Writer, x *index.Index, s validate.Stats) {
 	say("business operations: %d applied, %d repetitions told so: %d after a newer operation, %d under a later generation, %d after a lost answer, %d sent by two processes at once, %d with the annotation as stored",
 		r.Applied, r.Told, r.Older, r.Later, r.Lost, r.AtOnce, r.Inherited)
 	say("applied again as the record was gone: %d, as a restore had undone it: %d, as a credential presents no annotation that is as stored: %d", r.Forgotten, r.Undone, r.Unseen)
-	say("applies refused as they would take records away, a known defect: %d", s.DropsRecords)
 	say("refusals of terms that a restore had brought back: %d", s.BroughtBack)
 	outcomes := []history.Outcome{history.OK, history.Refused, history.Early, history.Failed, history.NotSent, history.Unknown}
 	row := func(name string, counts map[history.Outcome]int) {

@@ -26,8 +26,6 @@ type Stats struct {
 	UnknownResolved int
 	LongestStreak   int
 	Repetitions     Repetitions
-	// DropsRecords are the applies that were refused as they would take records away.
-	DropsRecords int
 }
 
 // Count returns the figures.
@@ -44,9 +42,6 @@ func Count(x *index.Index) Stats {
 		}
 		if op.Outcome == history.Refused {
 			s.Causes[op.Cause]++
-			if dropsRecords(op) {
-				s.DropsRecords++
-			}
 			if lease := x.Leases[op.Lease]; lease != nil && lease.BroughtBack(x.Run.Meta, op) && lease.Find(x.Run.Meta.Epoch(op), op.Generation, op.Term) != nil {
 				s.BroughtBack++
 			}

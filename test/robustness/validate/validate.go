@@ -10,8 +10,6 @@ import (
 	"slices"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
-	"github.com/fencedlease/fencedlease/pkg/leader/fenced"
-	"github.com/fencedlease/fencedlease/pkg/token"
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 	"github.com/fencedlease/fencedlease/test/robustness/index"
 )
@@ -248,7 +246,7 @@ func RefusalsJustified(x *index.Index) []string {
 	var found problems
 	for _, lease := range leases(x) {
 		for _, op := range x.Ops(lease.LeaseRef) {
-			if cannotCarry(op) || repeats(op) || dropsRecords(op) || lease.BroughtBack(x.Run.Meta, op) {
+			if cannotCarry(op) || repeats(op) || lease.BroughtBack(x.Run.Meta, op) {
 				continue
 			}
 			epoch, current := Current(x, lease, op)
@@ -262,13 +260,6 @@ func RefusalsJustified(x *index.Index) []string {
 		}
 	}
 	return found
-}
-
-// dropsRecords tells whether an apply was refused as it would take the records of operations away: what a field manager has
-// applied with an operation it takes away when it applies without one. This is a known defect, see docs/robustness.md. Nothing
-// is applied. The summary counts these refusals.
-func dropsRecords(op *history.Op) bool {
-	return op.Verb == history.Apply && op.Cause == string(fenced.RecordTampered) && !token.IsBusinessOperation(op.Operation)
 }
 
 // cannotCarry tells whether an operation presents no token though its client has one: a Scale and a collection have no
