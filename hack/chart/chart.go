@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -149,11 +151,29 @@ func chart(built inputs) (map[string]string, error) {
 			return nil, err
 		}
 	}
-	repository, tag, found := strings.Cut(image, ":")
-	if !found {
-		return nil, fmt.Errorf("the image %q has no tag", image)
+	repository, tag, err := splitImage(image)
+	if err != nil {
+		return nil, err
 	}
-	return files, addStatic(files, strings.NewReplacer("@@repository@@", repository, "@@tag@@", tag, "@@version@@", strings.TrimPrefix(tag, "v")))
+	return files, addStatic(files, strings.NewReplacer("@@repository@@", repository, "@@tag@@", tag, "@@version@@", versionOf(tag)))
+}
+
+// splitImage takes the tag off an image, whose registry may have a port.
+func splitImage(image string) (repository, tag string, err error) {
+	i := strings.LastIndex(image, ":")
+	if i < 0 || strings.Contains(image[i:], "/") {
+		return "", "", fmt.Errorf("the image %q has no tag", image)
+	}
+	return image[:i], image[i+1:], nil
+}
+
+// versionOf returns the version of the chart: the tag, if it is a version, as one of a release is. Charts have no other versions than
+// semantic ones, so any other tag becomes part of one.
+func versionOf(tag string) string {
+	if _, err := version.ParseSemantic(tag); err == nil {
+		return strings.TrimPrefix(tag, "v")
+	}
+	return "0.0.0-image-" + regexp.MustCompile(`[^0-9A-Za-z-]`).ReplaceAllString(tag, "-")
 }
 
 func addStatic(files map[string]string, fill *strings.Replacer) error {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func decoded(t *testing.T, text string) []object {
@@ -49,5 +51,43 @@ func TestBracesOfObjectsAreNoCode(t *testing.T) {
 	text, err := template(decoded(t, "kind: Service\nmetadata: {name: x, labels: {app.kubernetes.io/managed-by: kustomize}}\nspec: {a: 'b {{ $value }} c'}")[0])
 	if err != nil || !strings.Contains(text, "a: b {{ `{{` }} $value {{ `}}` }} c\n") {
 		t.Errorf("got %v and\n%s", err, text)
+	}
+}
+
+// TestTheImageMayBeOfAnyRegistry: clusters without access to others have one of their own, often on a port, and tags of their own.
+func TestTheImageMayBeOfAnyRegistry(t *testing.T) {
+	for image, want := range map[string][]string{
+		"ghcr.io/fencedlease/fencedlease-manager:v0.1.0": {"ghcr.io/fencedlease/fencedlease-manager", "v0.1.0", "0.1.0"},
+		"registry.example:5000/fence:v1.2.3-rc.1":        {"registry.example:5000/fence", "v1.2.3-rc.1", "1.2.3-rc.1"},
+		"fence:1.10":       {"fence", "1.10", "0.0.0-image-1-10"},
+		"fence:007_latest": {"fence", "007_latest", "0.0.0-image-007-latest"},
+	} {
+		objects := install(t)
+		for _, o := range objects {
+			if o.GetKind() == "Deployment" {
+				containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+				if err != nil {
+					t.Fatal(err)
+				}
+				containers[0].(map[string]any)["image"] = image
+				if err := unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		files, err := chart(inputs{install: objects})
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, of := files["values.yaml"], files["Chart.yaml"]
+		if !strings.Contains(values, "repository: "+want[0]+"\n") || !strings.Contains(of, `appVersion: "`+want[1]+`"`) ||
+			!strings.Contains(of, "\nversion: \""+want[2]+"\"\n") {
+			t.Errorf("%s: want %q, got\n%s\n%s", image, want, of, values[:strings.Index(values, "rbac:")])
+		}
+	}
+	for _, image := range []string{"fence", "registry.example:5000/fence"} {
+		if _, _, err := splitImage(image); err == nil {
+			t.Errorf("%s: want an error: it has no tag", image)
+		}
 	}
 }
