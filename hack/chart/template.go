@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -43,6 +44,17 @@ var (
 	braces      = regexp.MustCompile(`\{\{|\}\}`)
 )
 
+// service is where a webhook names its Service, and calledByURL what is there in the chart. The manager replaces the one by the other
+// in the cluster; if the chart did not, too, upgrades would have both, which API servers refuse.
+var service = regexp.MustCompile(`(?m)^( +)service:\n( +name: .*\n +namespace: .*\n +path: (\S+)\n)`)
+
+const calledByURL = `${1}{{- if .Values.manager.webhookURL }}
+${1}url: {{ printf "%s%s" (trimSuffix "/" .Values.manager.webhookURL) "${3}" }}
+${1}{{- else }}
+${1}service:
+${2}${1}{{- end }}
+`
+
 // template returns the text of an object with the values of the chart in their places.
 func template(o object) (string, error) {
 	o = *o.DeepCopy()
@@ -62,6 +74,8 @@ func template(o object) (string, error) {
 		err = unstructured.SetNestedField(o.Object, inline(".Values.manager.podDisruptionBudget.minAvailable"), "spec", "minAvailable")
 	case "ResourceQuota":
 		err = setItem(o.Object, "spec", "scopeSelector", "matchExpressions")
+	case "Certificate":
+		err = alsoForURL(o)
 	case "ServiceMonitor", "PrometheusRule":
 		labels[last] = merge(".Values.prometheus.labels")
 		o.SetLabels(labels)
@@ -77,6 +91,12 @@ func template(o object) (string, error) {
 	text := braces.ReplaceAllStringFunc(string(encoded), func(found string) string { return "{{ `" + found + "` }}" })
 	text = strings.ReplaceAll(text, "helm.sh/resource-policy: <<keep>>\n", "{{- if .Values.crd.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}\n")
 	text = placeholder.ReplaceAllStringFunc(text, expand)
+	if o.GetKind() == "ValidatingWebhookConfiguration" {
+		text = service.ReplaceAllString(text, calledByURL)
+		if webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks"); strings.Count(text, ".Values.manager.webhookURL }}\n") != len(webhooks) {
+			return "", fmt.Errorf("%s: not every webhook is called by a Service", o.GetName())
+		}
+	}
 	// A list that would be empty without its condition is no field without it.
 	text = regexp.MustCompile(`(?m)^( *[a-zA-Z]+:\n)( *\{\{- if [^}]*\}\}\n)( *- (?:mountPath|name): )`).ReplaceAllString(text, "$2$1$3")
 	text = strings.ReplaceAll(text, namespace, "{{ .Release.Namespace }}")
@@ -111,6 +131,18 @@ func expand(line string) string {
 	default:
 		return indent + "{{- " + expression + " }}"
 	}
+}
+
+// alsoForURL makes a serving certificate good for the host by which API servers call.
+func alsoForURL(o object) error {
+	names, found, err := unstructured.NestedSlice(o.Object, "spec", "dnsNames")
+	if err != nil || !found {
+		return err
+	}
+	names = append(names, code(`with include "fencedlease.webhookName" .`), inline("."), code("end"))
+	return errors.Join(
+		unstructured.SetNestedSlice(o.Object, names, "spec", "dnsNames"),
+		unstructured.SetNestedField(o.Object, optional(`include "fencedlease.webhookAddresses" . | fromYamlArray`), "spec", "ipAddresses"))
 }
 
 // setItem puts the priority class of the values into a quota.

@@ -266,7 +266,7 @@ func TestValuesReachTheirPlaces(t *testing.T) {
 		"guarded kinds": {list("reports"), field(t, got["ClusterRole /fencedlease-guarded-kinds-of-release"], "rules", 0, "resources")},
 		"aggregated":    {"true", field(t, got["ClusterRole /fencedlease-guarded-kinds-of-release"], "metadata", "labels", "rbac.fencedlease.io/aggregate-to-guarded-kinds")},
 		"names": {
-			list("fencedlease-webhook-service.fences.svc", "fencedlease-webhook-service.fences.svc.cluster.local"),
+			list("fencedlease-webhook-service.fences.svc", "fencedlease-webhook-service.fences.svc.cluster.local", "fence.example.com"),
 			field(t, got["Certificate fences/fencedlease-webhook-server"], "spec", "dnsNames"),
 		},
 		"scraped by": {
@@ -296,6 +296,43 @@ func TestValuesReachTheirPlaces(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(rules)); diff != "" {
 		t.Errorf("alerts (-kustomize +chart):\n%s", diff)
+	}
+}
+
+// TestWebhooksAreCalledByURL: what the manager writes into the cluster is what the chart has, so that upgrades change nothing back, and
+// cert-manager's certificate is good for it.
+func TestWebhooksAreCalledByURL(t *testing.T) {
+	const path = "/validate-coordination-fencedlease-io-v1alpha1-fencedlease"
+	services := []any{"fencedlease-webhook-service." + namespace + ".svc", "fencedlease-webhook-service." + namespace + ".svc.cluster.local"}
+	for at, c := range map[string]struct {
+		url       string
+		names     []any
+		addresses any
+	}{
+		"":                               {"", services, nil},
+		"https://fence.example.com":      {"https://fence.example.com" + path, append(slices.Clone(services), "fence.example.com"), nil},
+		"https://fence.example.com:843/": {"https://fence.example.com:843" + path, append(slices.Clone(services), "fence.example.com"), nil},
+		"https://192.0.2.1:8443":         {"https://192.0.2.1:8443" + path, services, []any{"192.0.2.1"}},
+		"https://[2001:db8::1]:8443":     {"https://[2001:db8::1]:8443" + path, services, []any{"2001:db8::1"}},
+	} {
+		got := mustRender(t, namespace, "certManager: {enable: true}\nmanager: {webhookURL: '"+at+"'}")
+		configuration := got["ValidatingWebhookConfiguration /fencedlease-validation"]
+		for i := range 2 {
+			want := map[string]any{"url": c.url}
+			if c.url == "" {
+				want = map[string]any{"service": map[string]any{"name": "fencedlease-webhook-service", "namespace": namespace, "path": path}}
+			}
+			if diff := cmp.Diff(want, field(t, configuration, "webhooks", i, "clientConfig")); diff != "" {
+				t.Errorf("%q: webhook %d is called by (-want +got):\n%s", at, i, diff)
+			}
+		}
+		certificate := got["Certificate "+namespace+"/fencedlease-webhook-server"]
+		if diff := cmp.Diff(c.names, field(t, certificate, "spec", "dnsNames")); diff != "" {
+			t.Errorf("%q: names (-want +got):\n%s", at, diff)
+		}
+		if diff := cmp.Diff(c.addresses, field(t, certificate, "spec", "ipAddresses")); diff != "" {
+			t.Errorf("%q: addresses (-want +got):\n%s", at, diff)
+		}
 	}
 }
 
