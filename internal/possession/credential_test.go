@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
+	"github.com/fencedlease/fencedlease/test/env"
 )
 
 var termOfA = Term{Namespace: "reports", Name: "report-writer", UID: "u1", Generation: 101, ID: "aaaaaaaa", Holder: "worker-a"}
@@ -48,7 +49,7 @@ func TestRecordingKeepsAsManyAsFit(t *testing.T) {
 			for _, id := range c.spent {
 				spent[id] = true
 			}
-			lease := with(func(l *v1alpha1.FencedLease) { l.Status.Credentials = slices.Clone(c.before) })
+			lease := env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Credentials = slices.Clone(c.before) })
 			got := Recording(lease, termOfA, "JTI=n", spent)
 			want := Patch{
 				Metadata: &PatchMetadata{ResourceVersion: "500"},
@@ -67,7 +68,7 @@ func TestRecordingKeepsAsManyAsFit(t *testing.T) {
 // Whatever is there, the patch adds one entry for the own term and changes no term of another.
 func TestPropertyARecordingIsOneTheRulesAccept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		lease := heldLease()
+		lease := env.HeldLease()
 		for i := range rapid.IntRange(0, MaxCredentials).Draw(t, "entries") {
 			lease.Status.Credentials = append(lease.Status.Credentials, v1alpha1.Credential{
 				ID: fmt.Sprintf("JTI=%d", i), Term: rapid.SampledFrom([]string{"aaaaaaaa", "zzzzzzzz"}).Draw(t, "term"),

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,52 +16,20 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/token"
+	"github.com/fencedlease/fencedlease/test/env"
 )
-
-var noon = metav1.NewMicroTime(time.Date(2026, 11, 1, 12, 0, 0, 123456000, time.UTC))
-
-// heldLease returns a lease that worker-a holds under generation 101.
-func heldLease() *v1alpha1.FencedLease {
-	return &v1alpha1.FencedLease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "reports", Name: "report-writer", UID: "u1", ResourceVersion: "500"},
-		Spec: v1alpha1.FencedLeaseSpec{
-			LeaseDurationSeconds: 15,
-			Enforcement:          v1alpha1.EnforcementEnforce,
-			Handover:             v1alpha1.HandoverLazy,
-			MinGeneration:        ptr.To[int64](0),
-		},
-		Status: v1alpha1.FencedLeaseStatus{
-			Generation:       ptr.To[int64](101),
-			Term:             ptr.To("aaaaaaaa"),
-			Token:            ptr.To("101.aaaaaaaa"),
-			HolderIdentity:   ptr.To("worker-a"),
-			AcquireTime:      ptr.To(noon),
-			RenewTime:        ptr.To(noon),
-			GenerationFloor:  ptr.To[int64](100),
-			Handover:         v1alpha1.HandoverLazy,
-			Seal:             v1alpha1.SealNotRequired,
-			SealedGeneration: ptr.To[int64](0),
-		},
-	}
-}
-
-func with(change func(*v1alpha1.FencedLease)) *v1alpha1.FencedLease {
-	lease := heldLease()
-	change(lease)
-	return lease
-}
 
 func TestAcquisitionStartsAboveEverything(t *testing.T) {
 	for name, c := range map[string]struct {
 		lease *v1alpha1.FencedLease
 		want  int64
 	}{
-		"above the generation":    {heldLease(), 102},
-		"above the floor":         {with(func(l *v1alpha1.FencedLease) { l.Status.GenerationFloor = ptr.To[int64](300) }), 301},
-		"above the minGeneration": {with(func(l *v1alpha1.FencedLease) { l.Spec.MinGeneration = ptr.To[int64](400) }), 401},
+		"above the generation":    {env.HeldLease(), 102},
+		"above the floor":         {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.GenerationFloor = ptr.To[int64](300) }), 301},
+		"above the minGeneration": {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Spec.MinGeneration = ptr.To[int64](400) }), 401},
 	} {
 		t.Run(name, func(t *testing.T) {
-			patch, term, err := Acquisition(c.lease, "worker-b", "bbbbbbbb", noon.Time)
+			patch, term, err := Acquisition(c.lease, "worker-b", "bbbbbbbb", env.Noon.Time)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +38,7 @@ func TestAcquisitionStartsAboveEverything(t *testing.T) {
 				Status: PatchStatus{
 					Generation: c.want, Term: "bbbbbbbb", HolderIdentity: "worker-b",
 					Token:       ptr.To(token.Token{Generation: c.want, Term: "bbbbbbbb"}.String()),
-					AcquireTime: ptr.To(noon), RenewTime: ptr.To(noon),
+					AcquireTime: ptr.To(env.Noon), RenewTime: ptr.To(env.Noon),
 					Handover: ptr.To(v1alpha1.HandoverLazy), Seal: ptr.To(v1alpha1.SealNotRequired),
 				},
 			}
@@ -80,7 +47,7 @@ func TestAcquisitionStartsAboveEverything(t *testing.T) {
 			}
 			wantTerm := Term{
 				Namespace: "reports", Name: "report-writer", UID: "u1", Generation: c.want, ID: "bbbbbbbb", Holder: "worker-b",
-				AcquireTime: noon.Time, Seal: v1alpha1.SealNotRequired,
+				AcquireTime: env.Noon.Time, Seal: v1alpha1.SealNotRequired,
 			}
 			if diff := cmp.Diff(wantTerm, term); diff != "" {
 				t.Errorf("term (-want +got):\n%s", diff)
@@ -90,8 +57,8 @@ func TestAcquisitionStartsAboveEverything(t *testing.T) {
 }
 
 func TestAcquisitionRefusesAGenerationThatDoesNotExist(t *testing.T) {
-	lease := with(func(l *v1alpha1.FencedLease) { l.Status.Generation = ptr.To(token.MaxGeneration) })
-	if _, _, err := Acquisition(lease, "worker-b", "bbbbbbbb", noon.Time); !errors.Is(err, token.ErrMalformed) {
+	lease := env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Generation = ptr.To(token.MaxGeneration) })
+	if _, _, err := Acquisition(lease, "worker-b", "bbbbbbbb", env.Noon.Time); !errors.Is(err, token.ErrMalformed) {
 		t.Errorf("acquisition above the largest generation: want %v, got %v", token.ErrMalformed, err)
 	}
 }
@@ -101,11 +68,11 @@ func TestSealIsDueAsTheRulesDemand(t *testing.T) {
 		lease *v1alpha1.FencedLease
 		want  v1alpha1.Seal
 	}{
-		"Lazy after Lazy":                         {heldLease(), v1alpha1.SealNotRequired},
-		"Seal after Lazy":                         {with(func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal }), v1alpha1.SealRequired},
-		"Lazy after Seal":                         {with(func(l *v1alpha1.FencedLease) { l.Status.Handover = v1alpha1.HandoverSeal }), v1alpha1.SealRequired},
-		"Lazy after a Lazy term that owes a seal": {with(func(l *v1alpha1.FencedLease) { l.Status.Seal = v1alpha1.SealRequired }), v1alpha1.SealRequired},
-		"Lazy after a Lazy term that was sealed": {with(func(l *v1alpha1.FencedLease) {
+		"Lazy after Lazy":                         {env.HeldLease(), v1alpha1.SealNotRequired},
+		"Seal after Lazy":                         {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal }), v1alpha1.SealRequired},
+		"Lazy after Seal":                         {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Handover = v1alpha1.HandoverSeal }), v1alpha1.SealRequired},
+		"Lazy after a Lazy term that owes a seal": {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Seal = v1alpha1.SealRequired }), v1alpha1.SealRequired},
+		"Lazy after a Lazy term that was sealed": {env.HeldLease(func(l *v1alpha1.FencedLease) {
 			l.Status.Seal, l.Status.SealedGeneration = v1alpha1.SealRequired, ptr.To[int64](101)
 		}), v1alpha1.SealNotRequired},
 	} {
@@ -124,7 +91,7 @@ func TestPatchesOfAHolderNameItsTerm(t *testing.T) {
 		want  string
 	}{
 		"a renewal changes renewTime alone and never the token": {
-			Renewal(term, noon.Time),
+			Renewal(term, env.Noon.Time),
 			`{"status":{"generation":102,"term":"bbbbbbbb","holderIdentity":"worker-b","renewTime":"2026-11-01T12:00:00.123456Z"}}`,
 		},
 		"a release empties the holder": {

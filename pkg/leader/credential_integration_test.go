@@ -92,15 +92,15 @@ func bearing(token string) *rest.Config {
 func TestACredentialIsRecordedForItsTerm(t *testing.T) {
 	noLeaks(t, sharedConnections())
 	o := newLease(t)
-	earlier := o.take("somebody")
-	o.mustPatch(`{"status":{"credentials":[{"id":"JTI=earlier","term":"`+*earlier.Status.Term+`"}]}}`, "status")
-	o.mustPatch(`{"status":{"holderIdentity":""}}`, "status")
+	earlier := o.Take("somebody")
+	o.MustPatchLease(`{"status":{"credentials":[{"id":"JTI=earlier","term":"`+*earlier.Status.Term+`"}]}}`, "status")
+	o.MustPatchLease(`{"status":{"holderIdentity":""}}`, "status")
 	term := holding(t, o)
 	path := filepath.Join(t.TempDir(), "token")
 	c := credentialOf(t, term, func(o *leader.CredentialOptions) { o.TokenFile = path })
 
 	want := []v1alpha1.Credential{{ID: "JTI=earlier", Term: *earlier.Status.Term}, {ID: c.ID(), Term: term.Info().ID}}
-	if diff := cmp.Diff(want, o.lease().Status.Credentials); diff != "" {
+	if diff := cmp.Diff(want, o.Lease().Status.Credentials); diff != "" {
 		t.Errorf("credentials (-want +got):\n%s", diff)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != c.Token() {
@@ -169,7 +169,7 @@ func TestACredentialIsRefreshedBeforeItExpires(t *testing.T) {
 		if got := whoami(t, c.Config(server.Config())).Extra[v1alpha1.CredentialKey]; len(got) != 1 || got[0] != c.ID() {
 			t.Fatalf("refresh %d: requests are made with %v, want %s", i, got, c.ID())
 		}
-		listed := o.lease().Status.Credentials
+		listed := o.Lease().Status.Credentials
 		for _, entry := range listed {
 			if entry.Term != term.Info().ID || !slices.Contains(ids, entry.ID) {
 				t.Fatalf("refresh %d: entry %+v", i, entry)
@@ -199,12 +199,12 @@ func TestACredentialEndsWithItsTerm(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the refresh is timed", clock.HasWaiters)
-	o.take("somebody")
+	o.Take("somebody")
 	lost := ended(t, term)
 	eventually(t, "refreshing has ended", func() bool { return !clock.HasWaiters() })
-	before := o.lease().Status.Credentials
+	before := o.Lease().Status.Credentials
 	clock.Step(24 * time.Hour)
-	if diff := cmp.Diff(before, o.lease().Status.Credentials); diff != "" {
+	if diff := cmp.Diff(before, o.Lease().Status.Credentials); diff != "" {
 		t.Errorf("credentials after the term (-want +got):\n%s", diff)
 	}
 
@@ -250,7 +250,7 @@ func TestCredentialsOfSeveralProgramsDoNotLoseEachOther(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = o.writeCondition(int(i.Add(1)))
+				_ = o.WriteCondition(int(i.Add(1)))
 			}
 		}
 	}()
@@ -274,7 +274,7 @@ func TestCredentialsOfSeveralProgramsDoNotLoseEachOther(t *testing.T) {
 		}
 	}
 	got := map[string]bool{}
-	for _, entry := range o.lease().Status.Credentials {
+	for _, entry := range o.Lease().Status.Credentials {
 		got[entry.ID] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -337,7 +337,7 @@ func TestACredentialThatCannotBeMade(t *testing.T) {
 			t.Errorf("%s: want %q, got %v", name, c.want, got)
 		}
 	}
-	if got := o.lease().Status.Credentials; len(got) != 0 {
+	if got := o.Lease().Status.Credentials; len(got) != 0 {
 		t.Errorf("credentials that nobody has were recorded: %+v", got)
 	}
 }

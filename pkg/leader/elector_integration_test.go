@@ -26,12 +26,12 @@ import (
 func TestAReleasedLeaseIsTakenByAFollowerThatSentNothingButItsWatch(t *testing.T) {
 	o := newLease(t)
 	noLeaks(t)
-	floor := ptr.Deref(o.lease().Status.GenerationFloor, 0)
+	floor := ptr.Deref(o.Lease().Status.GenerationFloor, 0)
 	a := o.candidate("worker-a")
 	first := a.leads()
 	equal(t, "generation of a lease that was never held", floor+1, first.Info().Generation)
-	equal(t, "possession", possessionOf(first), o.possession())
-	equal(t, "guards", o.lease().Spec.Guards, first.Guards())
+	equal(t, "possession", possessionOf(first), o.Possession())
+	equal(t, "guards", o.Lease().Spec.Guards, first.Guards())
 	a.event(corev1.EventTypeNormal + " LeaderElection worker-a became leader")
 
 	b := o.candidate("worker-b")
@@ -64,12 +64,12 @@ func TestAReleasedLeaseIsTakenByAFollowerThatSentNothingButItsWatch(t *testing.T
 	if err := b.returns(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run that was cancelled: want the work's %v, got %v", context.Canceled, err)
 	}
-	equal(t, "possession at the end", released(possessionOf(second)), o.possession())
+	equal(t, "possession at the end", released(possessionOf(second)), o.Possession())
 }
 
 func TestConditionsOfTheControllerNeitherRenewNorHinder(t *testing.T) {
 	o := newLease(t)
-	dead := o.take("dead") // it never renews
+	dead := o.Take("dead") // it never renews
 	b := o.candidate("worker-b")
 	b.waitsForHolder("dead")
 	stop, stopped := make(chan struct{}), make(chan error, 1)
@@ -81,7 +81,7 @@ func TestConditionsOfTheControllerNeitherRenewNorHinder(t *testing.T) {
 				return
 			default:
 			}
-			if err := o.writeCondition(i); err != nil {
+			if err := o.WriteCondition(i); err != nil {
 				stopped <- err
 				return
 			}
@@ -107,7 +107,7 @@ func TestAWatchThatIsLateMakesNoLiveHolderLookExpired(t *testing.T) {
 	if err := first.Err(); err != nil {
 		t.Fatalf("the holder lost its term: %v", err)
 	}
-	equal(t, "possession", possessionOf(first), o.possession())
+	equal(t, "possession", possessionOf(first), o.Possession())
 	speak()
 
 	// With the watch restored it follows again, and a release reaches it.
@@ -160,21 +160,21 @@ func TestALateReleaseLeavesTheSuccessorAlone(t *testing.T) {
 	if err := first.Err(); !errors.Is(err, leader.ErrReleased) {
 		t.Errorf("a term whose release is under way: want %v, got %v", leader.ErrReleased, err)
 	}
-	o.take("worker-b")
-	want := o.lease()
+	o.Take("worker-b")
+	want := o.Lease()
 	a.wire.set(nil, nil)
 	close(a.wire.release)
 	if err := a.returns(); err != nil {
 		t.Errorf("Run: want the work's nil, got %v", err)
 	}
-	equal(t, "lease after the late release", want, o.lease())
+	equal(t, "lease after the late release", want, o.Lease())
 }
 
 func TestATakenLeaseEndsTheTermAndTheSameProcessLeadsAgain(t *testing.T) {
 	o := newLease(t)
 	a := o.candidate("worker-a")
 	first := a.leads()
-	taken := o.take("worker-b")
+	taken := o.Take("worker-b")
 	lost := lostTerm(t, ended(t, first))
 	equal(t, "holder in the error", "worker-b", lost.HolderIdentity)
 	equal(t, "generation in the error", ptr.Deref(taken.Status.Generation, 0), lost.Generation)
@@ -194,7 +194,7 @@ func TestAHolderThatIsEmptiedBySomebodyElseLeadsAgainAtOnce(t *testing.T) {
 	o := newLease(t)
 	a := o.candidate("worker-a")
 	first := a.leads()
-	o.mustPatch(`{"status":{"generation":`+int64String(first.Info().Generation)+`,"term":"`+first.Info().ID+`","holderIdentity":""}}`, "status")
+	o.MustPatchLease(`{"status":{"generation":`+int64String(first.Info().Generation)+`,"term":"`+first.Info().ID+`","holderIdentity":""}}`, "status")
 	lost := lostTerm(t, ended(t, first))
 	equal(t, "holder in the error", "", lost.HolderIdentity)
 	second := a.leads()
@@ -207,7 +207,7 @@ func TestExitOnLossReturnsTheLoss(t *testing.T) {
 	noLeaks(t)
 	a := o.candidate("worker-a", func(options *leader.Options) { options.ExitOnLoss = true })
 	first := a.leads()
-	o.take("worker-b")
+	o.Take("worker-b")
 	lost := lostTerm(t, a.returns())
 	equal(t, "term of the loss", first.Info(), lost.Term)
 	if errors.Is(lost, leader.ErrWorkRunning) {
@@ -219,7 +219,7 @@ func TestALeaseThatIsDeletedEndsTheTerm(t *testing.T) {
 	o := newLease(t)
 	a := o.candidate("worker-a")
 	first := a.leads()
-	if err := o.Delete(t.Context(), o.lease()); err != nil {
+	if err := o.Delete(t.Context(), o.Lease()); err != nil {
 		t.Fatal(err)
 	}
 	lost := lostTerm(t, ended(t, first))
@@ -235,7 +235,7 @@ func TestALeaseThatIsDeletedEndsTheTerm(t *testing.T) {
 	o.create()
 	_ = a.waitsFor(leader.ErrNotReady)
 	a.event(corev1.EventTypeWarning + " LeaseNotReady worker-a waits")
-	o.setFloor()
+	o.SetFloor()
 	second := a.leads()
 	if second.Info().Generation <= first.Info().Generation || second.Info().UID == first.Info().UID {
 		t.Errorf("second term %+v does not follow the first one %+v", second.Info(), first.Info())
@@ -248,11 +248,11 @@ func TestALeaseThatIsDeletedAndCreatedAnewEndsTheTerm(t *testing.T) {
 	a := o.candidate("worker-a")
 	first := a.leads()
 	speak := a.wire.silence() // so that a renewal finds out, and not the watch
-	if err := o.Delete(t.Context(), o.lease()); err != nil {
+	if err := o.Delete(t.Context(), o.Lease()); err != nil {
 		t.Fatal(err)
 	}
 	o.create()
-	o.setFloor()
+	o.SetFloor()
 	lost := lostTerm(t, ended(t, first))
 	equal(t, "Deleted", true, lost.Deleted)
 	speak()
@@ -269,8 +269,8 @@ func TestAMissingLeaseIsCreatedOnRequest(t *testing.T) {
 	a, b := o.candidate("worker-a", create), o.candidate("worker-b", create)
 	_ = a.waitsFor(leader.ErrNotReady)
 	_ = b.waitsFor(leader.ErrNotReady)
-	equal(t, "duration of the created lease", int32(leaseSeconds), o.lease().Spec.LeaseDurationSeconds)
-	o.setFloor()
+	equal(t, "duration of the created lease", int32(leaseSeconds), o.Lease().Spec.LeaseDurationSeconds)
+	o.SetFloor()
 	select {
 	case <-a.started:
 	case <-b.started:
@@ -313,7 +313,7 @@ func TestACandidateWithoutPermissionSaysSoAndNeedsThreeVerbsOnly(t *testing.T) {
 	term := a.leads()
 	a.cancel()
 	_ = a.returns()
-	equal(t, "possession after the release", released(possessionOf(term)), o.possession())
+	equal(t, "possession after the release", released(possessionOf(term)), o.Possession())
 }
 
 func TestALeaseThatIsTooShortIsNotAcquired(t *testing.T) {
@@ -327,11 +327,11 @@ func TestALeaseThatIsTooShortIsNotAcquired(t *testing.T) {
 	}
 	a.event(corev1.EventTypeWarning + " LeaseDurationTooShort worker-a waits")
 	equal(t, "writes", 0, a.wire.requests(http.MethodPatch))
-	o.mustPatch(`{"spec":{"leaseDurationSeconds":15}}`)
+	o.MustPatchLease(`{"spec":{"leaseDurationSeconds":15}}`)
 	term := a.leads()
 
 	// Too short again while it is held: the term is kept by the default deadline.
-	o.mustPatch(`{"spec":{"leaseDurationSeconds":4}}`)
+	o.MustPatchLease(`{"spec":{"leaseDurationSeconds":4}}`)
 	a.event(corev1.EventTypeWarning + " LeaseDurationTooShort worker-a holds the lease and uses the default renew deadline")
 	before := a.metrics.renewals()
 	eventually(t, "the holder renews", func() bool { return a.metrics.renewals() > before+4 })
@@ -344,7 +344,7 @@ func TestATermThatNeedsASealBeginsWhenItIsSealed(t *testing.T) {
 	o := newLease(t, func(l *v1alpha1.FencedLease) { l.Spec.Handover = v1alpha1.HandoverSeal })
 	a := o.candidate("worker-a")
 	_ = a.waitsFor(leader.ErrSealPending)
-	equal(t, "holder while the seal is pending", "worker-a", o.possession().Identity)
+	equal(t, "holder while the seal is pending", "worker-a", o.Possession().Identity)
 	eventually(t, "the elector has renewed three times", func() bool { return a.metrics.renewals() >= 3 })
 	select {
 	case <-a.started:
@@ -352,8 +352,8 @@ func TestATermThatNeedsASealBeginsWhenItIsSealed(t *testing.T) {
 	default:
 	}
 	equal(t, "whether it leads", false, a.metrics.leads())
-	pending := o.possession()
-	o.mustPatch(`{"status":{"sealedGeneration":`+int64String(pending.Generation)+`}}`, "status")
+	pending := o.Possession()
+	o.MustPatchLease(`{"status":{"sealedGeneration":`+int64String(pending.Generation)+`}}`, "status")
 	term := a.leads()
 	equal(t, "possession", pending, possessionOf(term))
 	if err := term.Ready(t.Context()); err != nil {
@@ -366,12 +366,12 @@ func TestATermThatIsCancelledBeforeItsSealIsReleased(t *testing.T) {
 	noLeaks(t)
 	a := o.candidate("worker-a")
 	_ = a.waitsFor(leader.ErrSealPending)
-	pending := o.possession()
+	pending := o.Possession()
 	a.cancel()
 	if err := a.returns(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run: want %v, got %v", context.Canceled, err)
 	}
-	equal(t, "possession", released(pending), o.possession())
+	equal(t, "possession", released(pending), o.Possession())
 	equal(t, "works that began", 0, len(a.started))
 }
 
@@ -386,7 +386,7 @@ func TestTheLeaseIsRenewedWhileWorkDrainsAndReleasedAfterIt(t *testing.T) {
 	a.cancel()
 	before := a.metrics.renewals()
 	eventually(t, "the holder has renewed for longer than the lease", func() bool { return a.metrics.renewals() > before+8 })
-	equal(t, "possession while the work drains", possessionOf(term), o.possession())
+	equal(t, "possession while the work drains", possessionOf(term), o.Possession())
 	if err := term.Err(); err != nil {
 		t.Errorf("a term whose work drains may write, but: %v", err)
 	}
@@ -395,7 +395,7 @@ func TestTheLeaseIsRenewedWhileWorkDrainsAndReleasedAfterIt(t *testing.T) {
 	if err := a.returns(); !errors.Is(err, errDrained) {
 		t.Errorf("Run: want %v, got %v", errDrained, err)
 	}
-	equal(t, "possession after the work", released(possessionOf(term)), o.possession())
+	equal(t, "possession after the work", released(possessionOf(term)), o.Possession())
 	equal(t, "losses", 0, len(a.metrics.lost()))
 }
 
@@ -413,7 +413,7 @@ func TestWorkThatDoesNotReturnLosesItsTermAtTheBound(t *testing.T) {
 	if err := term.Err(); !errors.Is(err, leader.ErrReleased) {
 		t.Errorf("error of the term: want %v, got %v", leader.ErrReleased, err)
 	}
-	equal(t, "possession", released(possessionOf(term)), o.possession())
+	equal(t, "possession", released(possessionOf(term)), o.Possession())
 	a.run()
 	if err := a.returns(); !errors.Is(err, leader.ErrWorkRunning) {
 		t.Errorf("Run while the work of the last one runs: want %v, got %v", leader.ErrWorkRunning, err)
@@ -449,7 +449,7 @@ func TestAPanicOfWorkReleasesTheLeaseAndIsNotSwallowed(t *testing.T) {
 	if !ok || !errors.Is(bug, errBug) || !strings.Contains(bug.Error(), "TestAPanicOfWork") {
 		t.Errorf("panic of Run: want that of the work with its stack, got %v", recovered)
 	}
-	equal(t, "holder after the panic", "", o.possession().Identity)
+	equal(t, "holder after the panic", "", o.Possession().Identity)
 	if err := elector.Run(t.Context(), func(context.Context, *leader.Term) error { return nil }); err != nil {
 		t.Errorf("Run after a panic: %v", err)
 	}
@@ -460,8 +460,8 @@ func TestLostAnswersEndNoTermAndHideNone(t *testing.T) {
 	a := o.newCandidate("worker-a")
 	a.wire.set(nil, patches)
 	a.run()
-	eventually(t, "the lease is held", func() bool { return o.possession().Identity == "worker-a" })
-	acquired := o.possession()
+	eventually(t, "the lease is held", func() bool { return o.Possession().Identity == "worker-a" })
+	acquired := o.Possession()
 	a.wire.set(nil, nil)
 	term := a.leads()
 	equal(t, "possession that was adopted", acquired, possessionOf(term))
@@ -478,7 +478,7 @@ func TestLostAnswersEndNoTermAndHideNone(t *testing.T) {
 
 	a.wire.set(nil, patches)
 	a.finish <- nil
-	eventually(t, "the lease is released", func() bool { return o.possession().Identity == "" })
+	eventually(t, "the lease is released", func() bool { return o.Possession().Identity == "" })
 	a.wire.set(nil, nil)
 	if err := a.returns(); err != nil {
 		t.Errorf("Run: %v", err)
@@ -503,28 +503,28 @@ func TestACampaignThatIsCancelledLeavesNoTermBehind(t *testing.T) {
 	a := o.newCandidate("worker-a")
 	a.wire.set(nil, patches)
 	a.run()
-	eventually(t, "the lease is held, and the elector does not know", func() bool { return o.possession().Identity == "worker-a" })
+	eventually(t, "the lease is held, and the elector does not know", func() bool { return o.Possession().Identity == "worker-a" })
 	a.cancel()
 	a.wire.set(nil, nil)
 	if err := a.returns(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run: want %v, got %v", context.Canceled, err)
 	}
-	equal(t, "holder", "", o.possession().Identity)
+	equal(t, "holder", "", o.Possession().Identity)
 }
 
 // F-29 (hashicorp/consul#4439): an interrupt did nothing until the lock was acquired.
 func TestAFollowerThatIsCancelledEndsAtOnce(t *testing.T) {
 	o := newLease(t)
 	noLeaks(t)
-	o.take("worker-b")
+	o.Take("worker-b")
 	a := o.candidate("worker-a")
 	a.waitsForHolder("worker-b")
-	before := o.lease()
+	before := o.Lease()
 	a.cancel()
 	if err := a.returns(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run: want %v, got %v", context.Canceled, err)
 	}
-	equal(t, "lease", before, o.lease())
+	equal(t, "lease", before, o.Lease())
 	equal(t, "writes", 0, a.wire.requests(http.MethodPatch))
 }
 

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -25,17 +23,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/leader"
 	"github.com/fencedlease/fencedlease/test/env"
+	byhand "github.com/fencedlease/fencedlease/test/env/operator"
 )
 
 const (
@@ -91,7 +87,7 @@ func start() (*env.Environment, error) {
 
 // operator is what an operator and the controller do to the lease of a test.
 type operator struct {
-	client.Client
+	*byhand.Operator
 	t    *testing.T
 	name string
 }
@@ -99,11 +95,13 @@ type operator struct {
 // newOperator names a lease that does not exist yet.
 func newOperator(t *testing.T) *operator {
 	t.Helper()
-	c, err := env.Client(server.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &operator{Client: c, t: t, name: fmt.Sprintf("lease-%d", leases.Add(1))}
+	return operatorOn(t, server)
+}
+
+func operatorOn(t *testing.T, cluster *env.Environment) *operator {
+	t.Helper()
+	name := fmt.Sprintf("lease-%d", leases.Add(1))
+	return &operator{Operator: byhand.New(t, cluster.Config(), namespace, name), t: t, name: name}
 }
 
 // newLease creates the lease of a test and sets its floor, as the controller would.
@@ -111,97 +109,23 @@ func newLease(t *testing.T, mutations ...func(*v1alpha1.FencedLease)) *operator 
 	t.Helper()
 	o := newOperator(t)
 	o.create(mutations...)
-	o.setFloor()
+	o.SetFloor()
 	return o
 }
 
 func (o *operator) create(mutations ...func(*v1alpha1.FencedLease)) {
 	o.t.Helper()
-	lease := env.NewLease(namespace, o.name, append([]func(*v1alpha1.FencedLease){func(l *v1alpha1.FencedLease) {
+	o.CreateLease(append([]func(*v1alpha1.FencedLease){func(l *v1alpha1.FencedLease) {
 		l.Spec.LeaseDurationSeconds = leaseSeconds
 	}}, mutations...)...)
-	if err := o.Create(o.t.Context(), lease); err != nil {
-		o.t.Fatalf("create the lease: %v", err)
-	}
 }
 
-func (o *operator) setFloor() {
-	o.t.Helper()
-	if err := env.SetFloor(o.t.Context(), o.Client, o.lease(), -1); err != nil {
-		o.t.Fatal(err)
-	}
-}
-
-func (o *operator) lease() *v1alpha1.FencedLease {
-	o.t.Helper()
-	lease := &v1alpha1.FencedLease{}
-	if err := o.Get(o.t.Context(), client.ObjectKey{Namespace: namespace, Name: o.name}, lease); err != nil {
-		o.t.Fatalf("read the lease: %v", err)
-	}
-	return lease
-}
-
-// patch sends a merge patch of the lease or of its status.
-func (o *operator) patch(body string, subresource ...string) error {
-	target := env.NewLease(namespace, o.name)
-	if len(subresource) > 0 {
-		return o.Status().Patch(o.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
-	}
-	return o.Patch(o.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
-}
-
-func (o *operator) mustPatch(body string, subresource ...string) {
-	o.t.Helper()
-	if err := o.patch(body, subresource...); err != nil {
-		o.t.Fatalf("patch the lease: %v", err)
-	}
-}
-
-// writeCondition does what the controller does all the time: it changes the resourceVersion and is no renewal.
-func (o *operator) writeCondition(i int) error {
-	return o.patch(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"R%d","message":"","lastTransitionTime":"2026-11-01T12:00:00Z"}]}}`, i), "status")
-}
-
-// take makes somebody else the holder, whoever holds the lease.
-func (o *operator) take(holder string) *v1alpha1.FencedLease {
-	o.t.Helper()
-	lease := o.lease()
-	for {
-		err := env.Acquire(o.t.Context(), o.Client, lease, holder)
-		if err == nil {
-			return lease
-		}
-		if !strings.Contains(err.Error(), "modified") {
-			o.t.Fatalf("take the lease: %v", err)
-		}
-	}
-}
-
-// possession is what a status says of the holder.
-type possession struct {
-	Generation            int64
-	Term, Token, Identity string
-}
-
-func (o *operator) possession() possession {
-	o.t.Helper()
-	return possessionIn(o.lease())
-}
-
-func possessionIn(lease *v1alpha1.FencedLease) possession {
-	status := lease.Status
-	return possession{
-		Generation: ptr.Deref(status.Generation, -1), Term: ptr.Deref(status.Term, "-"),
-		Token: ptr.Deref(status.Token, "-"), Identity: ptr.Deref(status.HolderIdentity, "-"),
-	}
-}
-
-func possessionOf(term *leader.Term) possession {
+func possessionOf(term *leader.Term) byhand.Possession {
 	info := term.Info()
-	return possession{Generation: info.Generation, Term: info.ID, Token: info.Token().String(), Identity: info.Holder}
+	return byhand.Possession{Generation: info.Generation, Term: info.ID, Token: info.Token().String(), Identity: info.Holder}
 }
 
-func released(p possession) possession {
+func released(p byhand.Possession) byhand.Possession {
 	p.Identity = ""
 	return p
 }
@@ -460,214 +384,6 @@ func noLeaks(t *testing.T, also ...goleak.Option) {
 // sharedConnections are those that client-go keeps for all clients of a configuration.
 func sharedConnections() goleak.Option {
 	return goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run")
-}
-
-// wire is a network that a test can hold up, cut and count on.
-type wire struct {
-	mu sync.Mutex
-	// hold, if set, says which requests wait for release before they are sent.
-	hold    func(*http.Request) bool
-	held    chan struct{} // gets a value for each request that waits
-	release chan struct{}
-	// drop, if set, says of which requests the answer is thrown away after the server has acted.
-	drop func(*http.Request) bool
-	// silent keeps what the server sends on watches back until it is closed.
-	silent  chan struct{}
-	count   map[string]int // requests by method, watches as "WATCH"
-	streams map[*stream]bool
-	lines   map[*line]bool
-}
-
-var errCut = errors.New("connection was cut")
-
-func newWire() *wire {
-	return &wire{held: make(chan struct{}, 1000), release: make(chan struct{}), count: map[string]int{}, streams: map[*stream]bool{}, lines: map[*line]bool{}}
-}
-
-// trip is the wire of one client: an elector has two.
-type trip struct {
-	*wire
-	next http.RoundTripper
-}
-
-func (w *wire) wrap(next http.RoundTripper) http.RoundTripper { return &trip{wire: w, next: next} }
-
-func (w *wire) set(hold, drop func(*http.Request) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.hold, w.drop = hold, drop
-}
-
-// silence keeps events of watches back until the returned function is called.
-func (w *wire) silence() (speak func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	silent := make(chan struct{})
-	w.silent = silent
-	return sync.OnceFunc(func() { close(silent) })
-}
-
-// cutWatch ends a watch as a broken connection does, and reports whether there was one.
-func (w *wire) cutWatch() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for s := range w.streams {
-		s.cut()
-		delete(w.streams, s)
-		return true
-	}
-	return false
-}
-
-// freeze makes all present connections dead without anybody noticing: nothing comes and nothing leaves.
-func (w *wire) freeze() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for l := range w.lines {
-		l.freeze()
-	}
-}
-
-func (w *wire) requests(methods ...string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, method := range methods {
-		n += w.count[method]
-	}
-	return n
-}
-
-func (w *wire) all() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, c := range w.count {
-		n += c
-	}
-	return n
-}
-
-func isWatch(r *http.Request) bool {
-	return r.Method == http.MethodGet && r.URL.Query().Get("watch") != ""
-}
-func patches(r *http.Request) bool { return r.Method == http.MethodPatch }
-
-func (t *trip) RoundTrip(request *http.Request) (*http.Response, error) {
-	w := t.wire
-	w.mu.Lock()
-	if isWatch(request) {
-		w.count["WATCH"]++
-	} else {
-		w.count[request.Method]++
-	}
-	hold := w.hold != nil && w.hold(request)
-	drop := w.drop != nil && w.drop(request)
-	release := w.release
-	w.mu.Unlock()
-	if hold {
-		w.held <- struct{}{}
-		<-release
-	}
-	response, err := t.next.RoundTrip(request)
-	if err == nil && drop {
-		_ = response.Body.Close()
-		return nil, errCut
-	}
-	if err == nil && isWatch(request) {
-		s := &stream{ReadCloser: response.Body, wire: w, dead: make(chan struct{})}
-		w.mu.Lock()
-		w.streams[s] = true
-		w.mu.Unlock()
-		response.Body = s
-	}
-	return response, err
-}
-
-// stream is what a watch reads.
-type stream struct {
-	io.ReadCloser
-	wire *wire
-	once sync.Once
-	dead chan struct{}
-}
-
-func (s *stream) cut() { s.once.Do(func() { close(s.dead); _ = s.ReadCloser.Close() }) }
-
-func (s *stream) Close() error {
-	s.cut()
-	s.wire.mu.Lock()
-	defer s.wire.mu.Unlock()
-	delete(s.wire.streams, s)
-	return nil
-}
-
-func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	s.wire.mu.Lock()
-	silent := s.wire.silent
-	s.wire.mu.Unlock()
-	if silent != nil {
-		select {
-		case <-silent:
-		case <-s.dead:
-		}
-	}
-	select {
-	case <-s.dead:
-		return 0, io.ErrUnexpectedEOF
-	default:
-		return n, err
-	}
-}
-
-// line is one connection.
-type line struct {
-	net.Conn
-	wire   *wire
-	frozen atomic.Bool
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	l := &line{Conn: conn, wire: w, closed: make(chan struct{})}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lines[l] = true
-	return l, nil
-}
-
-func (l *line) freeze() { l.frozen.Store(true) }
-
-func (l *line) Read(p []byte) (int, error) {
-	n, err := l.Conn.Read(p)
-	if l.frozen.Load() {
-		<-l.closed
-		return 0, net.ErrClosed
-	}
-	return n, err
-}
-
-func (l *line) Write(p []byte) (int, error) {
-	if l.frozen.Load() {
-		return len(p), nil
-	}
-	return l.Conn.Write(p)
-}
-
-func (l *line) Close() error {
-	l.once.Do(func() {
-		close(l.closed)
-		l.wire.mu.Lock()
-		defer l.wire.mu.Unlock()
-		delete(l.wire.lines, l)
-	})
-	return l.Conn.Close()
 }
 
 func int64String(n int64) string { return strconv.FormatInt(n, 10) }

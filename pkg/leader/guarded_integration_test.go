@@ -74,21 +74,14 @@ func TestGuardedWrites(t *testing.T) {
 
 func newGuarded(t *testing.T, cluster *env.Environment) *guarded {
 	t.Helper()
-	c, err := env.Client(cluster.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &guarded{
-		operator: &operator{Client: c, t: t, name: fmt.Sprintf("lease-%d", leases.Add(1))},
-		cluster:  cluster, report: fmt.Sprintf("report-%d", leases.Add(1)),
-	}
+	g := &guarded{operator: operatorOn(t, cluster), cluster: cluster, report: fmt.Sprintf("report-%d", leases.Add(1))}
 	lease := env.NewLease(namespace, g.name, func(l *v1alpha1.FencedLease) {
 		l.Spec.LeaseDurationSeconds = leaseSeconds
 		for i := range l.Spec.Guards {
 			l.Spec.Guards[i].ObjectSelector = selectorOf(g.report)
 		}
 	})
-	if err := product.CreateLease(t.Context(), c, lease); err != nil {
+	if err := product.CreateLease(t.Context(), g.Client, lease); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -154,9 +147,9 @@ func writeAfterTheLoss(t *testing.T, g *guarded) {
 	if err := errors.Join(g.write(stamping, "a"), g.write(carrying, "a-again")); err != nil {
 		t.Fatalf("writes of the holder: %v", err)
 	}
-	g.take("worker-b")
+	g.Take("worker-b")
 	_ = ended(t, first)
-	b := g.lease()
+	b := g.Lease()
 	current, err := token.Parse(*b.Status.Token)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +193,7 @@ func writeAfterTheLoss(t *testing.T, g *guarded) {
 // leaders with the shortest lease are stopped and continued as they are.
 func pausedLeaders(t *testing.T, g *guarded) {
 	const handovers = 12
-	g.mustPatch(`{"spec":{"leaseDurationSeconds":1}}`)
+	g.MustPatchLease(`{"spec":{"leaseDurationSeconds":1}}`)
 	kubeconfig, err := g.cluster.WriteKubeconfig("leaders-of-"+g.name, g.cluster.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +368,7 @@ func writesInTheFirstLine(t *testing.T, g *guarded) {
 // client-go's elector over pkg/resourcelock needs.
 func handoverTimes(t *testing.T, g *guarded) {
 	const handovers = 24
-	g.mustPatch(`{"spec":{"leaseDurationSeconds":15}}`) // as client-go's elector assumes below
+	g.MustPatchLease(`{"spec":{"leaseDurationSeconds":15}}`) // as client-go's elector assumes below
 	watching := g.handOver(t, handovers, func(identity string, began func(token.Token)) contender {
 		c := g.candidate(identity, g.on)
 		go func() {
@@ -422,8 +415,8 @@ func handoverTimes(t *testing.T, g *guarded) {
 			// The holder's renewals and the follower's polls have no common phase, so this is a fair moment in the follower's
 			// pause.
 			settled: func() {
-				renewed := g.lease().Status.RenewTime
-				eventually(t, "the holder renews", func() bool { return !g.lease().Status.RenewTime.Equal(renewed) })
+				renewed := g.Lease().Status.RenewTime
+				eventually(t, "the holder renews", func() bool { return !g.Lease().Status.RenewTime.Equal(renewed) })
 			},
 			stop: func() { cancel(); <-done },
 		}

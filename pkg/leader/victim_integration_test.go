@@ -23,6 +23,7 @@ import (
 	"github.com/fencedlease/fencedlease/pkg/leader"
 	fencedclient "github.com/fencedlease/fencedlease/pkg/leader/fenced"
 	"github.com/fencedlease/fencedlease/test/env"
+	byhand "github.com/fencedlease/fencedlease/test/env/operator"
 )
 
 // victimVariable makes the test binary a leader that is to be killed. Its value is the path of a kubeconfig.
@@ -67,7 +68,7 @@ func writeOn(ctx context.Context, config *rest.Config, term *leader.Term, report
 	if err != nil {
 		return err
 	}
-	g := &guarded{operator: &operator{Client: c, name: term.Info().Name}, report: report}
+	g := &guarded{operator: &operator{Operator: &byhand.Operator{Client: c}, name: term.Info().Name}, report: report}
 	for ctx.Err() == nil {
 		err := g.writeIn(ctx, term.Client(c), term.Token().String())
 		refusal, fenced := leader.Cause(err)
@@ -79,7 +80,7 @@ func writeOn(ctx context.Context, config *rest.Config, term *leader.Term, report
 			if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: g.name}, lease); err != nil {
 				continue
 			}
-			fmt.Fprintln(os.Stdout, "refused", term.Token(), refusal.Type, possessionIn(lease) == possessionOf(term))
+			fmt.Fprintln(os.Stdout, "refused", term.Token(), refusal.Type, byhand.PossessionIn(lease) == possessionOf(term))
 		}
 	}
 	return nil
@@ -127,7 +128,7 @@ func TestAFollowerLeadsAfterTheLeaderWasKilled(t *testing.T) {
 	}
 	victim, lines := startVictim(t, kubeconfig, o.name, "victim", "")
 	first := <-lines
-	held := o.possession()
+	held := o.Possession()
 	equal(t, "token of the victim", held.Token, first)
 
 	b := o.candidate("worker-b")
@@ -137,5 +138,5 @@ func TestAFollowerLeadsAfterTheLeaderWasKilled(t *testing.T) {
 	}
 	second := b.leads()
 	equal(t, "generation after the kill", held.Generation+1, second.Info().Generation)
-	equal(t, "possession", possessionOf(second), o.possession())
+	equal(t, "possession", possessionOf(second), o.Possession())
 }

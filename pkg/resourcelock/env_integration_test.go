@@ -22,12 +22,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	rl "k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -35,6 +33,7 @@ import (
 	"github.com/fencedlease/fencedlease/pkg/resourcelock"
 	"github.com/fencedlease/fencedlease/pkg/token"
 	"github.com/fencedlease/fencedlease/test/env"
+	byhand "github.com/fencedlease/fencedlease/test/env/operator"
 )
 
 const (
@@ -87,7 +86,7 @@ func start() (*env.Environment, error) {
 
 // operator is what an operator and the controller do to the lease of a test.
 type operator struct {
-	client.Client
+	*byhand.Operator
 	t    *testing.T
 	name string
 }
@@ -95,78 +94,24 @@ type operator struct {
 // newOperator names a lease that does not exist yet.
 func newOperator(t *testing.T) *operator {
 	t.Helper()
-	c, err := env.Client(server.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &operator{Client: c, t: t, name: fmt.Sprintf("lease-%d", leases.Add(1))}
+	name := fmt.Sprintf("lease-%d", leases.Add(1))
+	return &operator{Operator: byhand.New(t, server.Config(), namespace, name), t: t, name: name}
 }
 
 // newLease creates the lease of a test and sets its floor, as the controller would.
-func newLease(t *testing.T, change func(*v1alpha1.FencedLease)) *operator {
+func newLease(t *testing.T, mutations ...func(*v1alpha1.FencedLease)) *operator {
 	t.Helper()
 	o := newOperator(t)
-	o.create(change)
-	o.setFloor()
+	o.create(mutations...)
+	o.SetFloor()
 	return o
 }
 
-func (o *operator) create(change func(*v1alpha1.FencedLease)) {
+func (o *operator) create(mutations ...func(*v1alpha1.FencedLease)) {
 	o.t.Helper()
-	lease := &v1alpha1.FencedLease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.name},
-		Spec:       v1alpha1.FencedLeaseSpec{LeaseDurationSeconds: leaseSeconds},
-	}
-	if change != nil {
-		change(lease)
-	}
-	if err := o.Create(o.t.Context(), lease); err != nil {
-		o.t.Fatalf("create the lease: %v", err)
-	}
-}
-
-// setFloor writes the first status.
-func (o *operator) setFloor() {
-	o.t.Helper()
-	lease := o.lease()
-	var floor int64
-	if _, err := fmt.Sscan(lease.ResourceVersion, &floor); err != nil {
-		o.t.Fatal(err)
-	}
-	lease.Status = v1alpha1.FencedLeaseStatus{
-		Generation: ptr.To[int64](0), Term: ptr.To(""), Token: ptr.To(""), HolderIdentity: ptr.To(""),
-		GenerationFloor: &floor, SealedGeneration: ptr.To[int64](0),
-		Handover: v1alpha1.HandoverLazy, Seal: v1alpha1.SealNotRequired,
-	}
-	if err := o.Status().Update(o.t.Context(), lease); err != nil {
-		o.t.Fatalf("set the first status: %v", err)
-	}
-}
-
-func (o *operator) lease() *v1alpha1.FencedLease {
-	o.t.Helper()
-	lease := &v1alpha1.FencedLease{}
-	if err := o.Get(o.t.Context(), client.ObjectKey{Namespace: namespace, Name: o.name}, lease); err != nil {
-		o.t.Fatalf("read the lease: %v", err)
-	}
-	return lease
-}
-
-// patch sends a merge patch of the lease or of its status.
-func (o *operator) patch(body string, subresource ...string) error {
-	o.t.Helper()
-	target := &v1alpha1.FencedLease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.name}}
-	if len(subresource) > 0 {
-		return o.Status().Patch(o.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
-	}
-	return o.Patch(o.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
-}
-
-func (o *operator) mustPatch(body string, subresource ...string) {
-	o.t.Helper()
-	if err := o.patch(body, subresource...); err != nil {
-		o.t.Fatalf("patch the lease: %v", err)
-	}
+	o.CreateLease(append([]func(*v1alpha1.FencedLease){func(l *v1alpha1.FencedLease) {
+		l.Spec.LeaseDurationSeconds = leaseSeconds
+	}}, mutations...)...)
 }
 
 // raw returns the lease as the server stores it, without anything that Go types would drop.
@@ -180,23 +125,8 @@ func (o *operator) raw() map[string]any {
 	return lease.Object
 }
 
-// possession is what a status says of the holder.
-type possession struct {
-	Generation            int64
-	Term, Token, Identity string
-}
-
-func (o *operator) possession() possession {
-	o.t.Helper()
-	status := o.lease().Status
-	return possession{
-		Generation: ptr.Deref(status.Generation, -1), Term: ptr.Deref(status.Term, "-"),
-		Token: ptr.Deref(status.Token, "-"), Identity: ptr.Deref(status.HolderIdentity, "-"),
-	}
-}
-
-func possessionOf(term resourcelock.Term) possession {
-	return possession{Generation: term.Generation, Term: term.ID, Token: term.Token().String(), Identity: term.Holder}
+func possessionOf(term resourcelock.Term) byhand.Possession {
+	return byhand.Possession{Generation: term.Generation, Term: term.ID, Token: term.Token().String(), Identity: term.Holder}
 }
 
 // lock returns a lock on the lease; wrap sees its requests.

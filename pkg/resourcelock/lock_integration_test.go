@@ -24,38 +24,38 @@ import (
 )
 
 func TestElectorAcquiresAndRenewsWhileOthersWriteConditions(t *testing.T) {
-	o := newLease(t, nil)
-	floor := ptr.Deref(o.lease().Status.GenerationFloor, 0)
+	o := newLease(t)
+	floor := ptr.Deref(o.Lease().Status.GenerationFloor, 0)
 	w := newWire()
 	a := o.elect(o.lock("worker-a", w.wrap), true)
 	term := a.leads()
 	equal(t, "generation", floor+1, term.Generation)
-	equal(t, "possession", possessionOf(term), o.possession())
-	acquired := o.lease().Status.AcquireTime
+	equal(t, "possession", possessionOf(term), o.Possession())
+	acquired := o.Lease().Status.AcquireTime
 
 	w.set(nil, nil)
 	for i := range 20 {
-		o.mustPatch(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"R%d","message":"","lastTransitionTime":"2026-11-01T12:00:00Z"}]}}`, i), "status")
-		renewed := o.lease().Status.RenewTime
-		eventually(t, "the holder renews", func() bool { return !o.lease().Status.RenewTime.Equal(renewed) })
+		o.MustPatchLease(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"R%d","message":"","lastTransitionTime":"2026-11-01T12:00:00Z"}]}}`, i), "status")
+		renewed := o.Lease().Status.RenewTime
+		eventually(t, "the holder renews", func() bool { return !o.Lease().Status.RenewTime.Equal(renewed) })
 	}
 	// The conditions moved the resourceVersion each time, and no renewal had to read because of it.
 	equal(t, "reads of the renewing elector", 0, w.requests(http.MethodGet))
-	equal(t, "possession after renewals", possessionOf(term), o.possession())
-	equal(t, "acquireTime after renewals", acquired, o.lease().Status.AcquireTime)
-	equal(t, "conditions after renewals", "R19", o.lease().Status.Conditions[0].Reason)
+	equal(t, "possession after renewals", possessionOf(term), o.Possession())
+	equal(t, "acquireTime after renewals", acquired, o.Lease().Status.AcquireTime)
+	equal(t, "conditions after renewals", "R19", o.Lease().Status.Conditions[0].Reason)
 }
 
 // F-05 (kubernetes/kubernetes#91966): a released record was refused by validation, so release never worked.
 func TestReleaseOnCancelIsAcceptedAndTheNextTermIsTheNextGeneration(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	a := o.elect(o.lock("worker-a", nil), true)
 	first := a.leads()
 	a.cancel()
 	a.ends()
 	want := possessionOf(first)
 	want.Identity = ""
-	equal(t, "possession after the release", want, o.possession())
+	equal(t, "possession after the release", want, o.Possession())
 
 	second := o.elect(o.lock("worker-b", nil), true).leads()
 	equal(t, "generation of the next term", first.Generation+1, second.Generation)
@@ -66,7 +66,7 @@ func TestReleaseOnCancelIsAcceptedAndTheNextTermIsTheNextGeneration(t *testing.T
 
 // F-09 (operator-framework/operator-sdk#6915): what a process may do after it lost the lead was not defined.
 func TestAProcessThatLostTheLeadStopsAndMayLeadAgainUnderANewTerm(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	lockA := o.lock("worker-a", nil)
 	a := o.elect(lockA, true)
 	first := a.leads()
@@ -80,7 +80,7 @@ func TestAProcessThatLostTheLeadStopsAndMayLeadAgainUnderANewTerm(t *testing.T) 
 	a.ends()
 	want := possessionOf(between)
 	want.Identity = ""
-	equal(t, "possession after A stopped", want, o.possession())
+	equal(t, "possession after A stopped", want, o.Possession())
 
 	second := o.elect(lockA, true).leads()
 	equal(t, "generation of the second possession", between.Generation+1, second.Generation)
@@ -88,7 +88,7 @@ func TestAProcessThatLostTheLeadStopsAndMayLeadAgainUnderANewTerm(t *testing.T) 
 }
 
 func TestAProcessThatStoppedWithoutReleaseLeadsAgainUnderANewTerm(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	lock := o.lock("worker-a", nil)
 	a := o.elect(lock, false)
 	first := a.leads()
@@ -99,23 +99,23 @@ func TestAProcessThatStoppedWithoutReleaseLeadsAgainUnderANewTerm(t *testing.T) 
 }
 
 func TestASecondProcessOfTheSameIdentityGetsANewTermAndTheFirstStops(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	a := o.elect(o.lock("worker", nil), true)
 	first := a.leads()
 	second := o.elect(o.lock("worker", nil), true).leads()
 	equal(t, "generation of the second process", first.Generation+1, second.Generation)
 	a.ends() // and its release on the way out must not end the successor's term
-	equal(t, "possession", possessionOf(second), o.possession())
+	equal(t, "possession", possessionOf(second), o.Possession())
 }
 
 // F-04 (kubernetes/kubernetes#112023, kubernetes/client-go#1289): a release that was computed from an old observation hit
 // the record of another holder.
 func TestALateReleaseLeavesTheSuccessorAlone(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	w := newWire()
 	lockA := o.lock("worker-a", w.wrap)
 	termA := mustAcquire(t, lockA)
-	old := o.lease()
+	old := o.Lease()
 
 	w.set(patches, nil)
 	released := make(chan error, 1)
@@ -156,13 +156,13 @@ func TestALateReleaseLeavesTheSuccessorAlone(t *testing.T) {
 		"PUT with the old resourceVersion": func() error { return o.Status().Update(t.Context(), late.DeepCopy()) },
 		"PUT with the present resourceVersion": func() error {
 			l := late.DeepCopy()
-			l.ResourceVersion = o.lease().ResourceVersion
+			l.ResourceVersion = o.Lease().ResourceVersion
 			return o.Status().Update(t.Context(), l)
 		},
 		"merge patch with the old resourceVersion": func() error {
-			return o.patch(body(fmt.Sprintf(`"metadata":{"resourceVersion":%q},`, old.ResourceVersion)), "status")
+			return o.PatchLease(body(fmt.Sprintf(`"metadata":{"resourceVersion":%q},`, old.ResourceVersion)), "status")
 		},
-		"merge patch without a resourceVersion": func() error { return o.patch(body(""), "status") },
+		"merge patch without a resourceVersion": func() error { return o.PatchLease(body(""), "status") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := send(); !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
@@ -174,7 +174,7 @@ func TestALateReleaseLeavesTheSuccessorAlone(t *testing.T) {
 }
 
 func TestTheElectorsLateReleaseDoesNotLoop(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	w := newWire()
 	a := o.elect(o.lock("worker-a", w.wrap), true)
 	a.leads()
@@ -185,22 +185,22 @@ func TestTheElectorsLateReleaseDoesNotLoop(t *testing.T) {
 	w.set(nil, nil)
 	close(w.release)
 	a.ends()
-	equal(t, "possession", possessionOf(termB), o.possession())
+	equal(t, "possession", possessionOf(termB), o.Possession())
 	if got := w.requests(http.MethodPatch); got > 2 {
 		t.Errorf("the elector sent %d writes after it had lost, at most 2 expected", got)
 	}
 }
 
 func TestGenerationsGrowOverTwoHundredHandovers(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	locks := []*resourcelock.Lock{o.lock("worker-a", nil), o.lock("worker-b", nil), o.lock("worker-c", nil)}
-	last := ptr.Deref(o.lease().Status.GenerationFloor, 0)
+	last := ptr.Deref(o.Lease().Status.GenerationFloor, 0)
 	seen := map[string]bool{}
 	for i := range 200 {
 		lock := locks[i%len(locks)]
 		lock.RecordEvent("stopped leading") // what its elector did after its last loss
 		term := mustAcquire(t, lock)        // F-03: what the API holds is known here at once
-		equal(t, "possession", possessionOf(term), o.possession())
+		equal(t, "possession", possessionOf(term), o.Possession())
 		equal(t, "generation", last+1, term.Generation)
 		if seen[term.ID] {
 			t.Fatalf("term id %s came twice", term.ID)
@@ -221,15 +221,15 @@ func TestGenerationsGrowOverTwoHundredHandovers(t *testing.T) {
 func TestALeaseThatIsDeletedAndCreatedAnewEndsTheTerm(t *testing.T) {
 	for name, again := range map[string]bool{"deleted": false, "created-anew": true} {
 		t.Run(name, func(t *testing.T) {
-			o := newLease(t, nil)
+			o := newLease(t)
 			lock := o.lock("worker-a", nil)
 			first := mustAcquire(t, lock)
-			if err := o.Delete(t.Context(), o.lease()); err != nil {
+			if err := o.Delete(t.Context(), o.Lease()); err != nil {
 				t.Fatal(err)
 			}
 			if again {
-				o.create(nil)
-				o.setFloor()
+				o.create()
+				o.SetFloor()
 			}
 			err := lock.Update(t.Context(), recordFor("worker-a"))
 			var lost *resourcelock.LostError
@@ -241,10 +241,10 @@ func TestALeaseThatIsDeletedAndCreatedAnewEndsTheTerm(t *testing.T) {
 				t.Error("the lock still shows the term")
 			}
 			if !again {
-				o.create(nil)
-				o.setFloor()
+				o.create()
+				o.SetFloor()
 			}
-			equal(t, "holder of the new lease", "", o.possession().Identity)
+			equal(t, "holder of the new lease", "", o.Possession().Identity)
 			// The elector has not stopped leading yet.
 			if err := acquire(t.Context(), lock); !errors.As(err, &lost) {
 				t.Errorf("acquisition before the elector stopped: want a LostError, got %v", err)
@@ -259,16 +259,16 @@ func TestALeaseThatIsDeletedAndCreatedAnewEndsTheTerm(t *testing.T) {
 }
 
 func TestTheElectorStopsWhenItsLeaseIsDeletedAndCreatedAnew(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	a := o.elect(o.lock("worker-a", nil), true)
 	first := a.leads()
-	if err := o.Delete(t.Context(), o.lease()); err != nil {
+	if err := o.Delete(t.Context(), o.Lease()); err != nil {
 		t.Fatal(err)
 	}
-	o.create(nil)
-	o.setFloor()
+	o.create()
+	o.SetFloor()
 	a.ends()
-	equal(t, "holder of the new lease", "", o.possession().Identity)
+	equal(t, "holder of the new lease", "", o.Possession().Identity)
 	second := o.elect(o.lock("worker-a", nil), true).leads()
 	if second.Generation <= first.Generation {
 		t.Errorf("generation %d of the new lease is not above %d", second.Generation, first.Generation)
@@ -276,7 +276,7 @@ func TestTheElectorStopsWhenItsLeaseIsDeletedAndCreatedAnew(t *testing.T) {
 }
 
 func TestACandidateWithoutPermissionWaitsAndNeedsTwoVerbsOnly(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	user := "candidate-of-" + o.name
 	config, err := server.AddUser(user)
 	if err != nil {
@@ -308,8 +308,8 @@ func TestACandidateWithoutPermissionWaitsAndNeedsTwoVerbsOnly(t *testing.T) {
 	term := a.leads()
 	a.cancel()
 	a.ends()
-	equal(t, "holder after the release", "", o.possession().Identity)
-	equal(t, "generation after the release", term.Generation, o.possession().Generation)
+	equal(t, "holder after the release", "", o.Possession().Identity)
+	equal(t, "generation after the release", term.Generation, o.Possession().Generation)
 }
 
 func TestAMissingLeaseIsLeftToItsOperator(t *testing.T) {
@@ -323,11 +323,11 @@ func TestAMissingLeaseIsLeftToItsOperator(t *testing.T) {
 		t.Fatalf("create: want %v and the next step, got %v", resourcelock.ErrMissing, err)
 	}
 	a := o.elect(lock, true)
-	o.create(nil)
+	o.create()
 	if _, _, err := o.lock("worker-b", nil).Get(t.Context()); !errors.Is(err, resourcelock.ErrNotReady) || apierrors.IsNotFound(err) {
 		t.Fatalf("read of a lease without a floor: want %v, got %v", resourcelock.ErrNotReady, err)
 	}
-	o.setFloor()
+	o.SetFloor()
 	a.leads()
 }
 
@@ -338,12 +338,12 @@ func TestAMissingLeaseIsCreatedOnRequest(t *testing.T) {
 	if err := lock.Create(t.Context(), recordFor("worker-a")); !errors.Is(err, resourcelock.ErrNotReady) {
 		t.Fatalf("create: want %v, as nil would mean that the elector leads, got %v", resourcelock.ErrNotReady, err)
 	}
-	equal(t, "duration of the created lease", int32(leaseSeconds), o.lease().Spec.LeaseDurationSeconds)
+	equal(t, "duration of the created lease", int32(leaseSeconds), o.Lease().Spec.LeaseDurationSeconds)
 	if err := lock.Create(t.Context(), recordFor("worker-a")); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("second create: want AlreadyExists, got %v", err)
 	}
 	a := o.elect(lock, true)
-	o.setFloor()
+	o.SetFloor()
 	a.leads()
 }
 
@@ -352,7 +352,7 @@ func TestATermThatNeedsASealBeginsWhenItIsSealed(t *testing.T) {
 	w := newWire()
 	lock := o.lock("worker-a", w.wrap)
 	a := o.elect(lock, true)
-	eventually(t, "the lease is held", func() bool { return o.possession().Identity == "worker-a" })
+	eventually(t, "the lease is held", func() bool { return o.Possession().Identity == "worker-a" })
 	w.set(nil, nil)
 	eventually(t, "the elector has renewed three times", func() bool { return w.requests(http.MethodPatch) >= 3 })
 	select {
@@ -363,15 +363,15 @@ func TestATermThatNeedsASealBeginsWhenItIsSealed(t *testing.T) {
 	if _, ok := lock.Term(); ok {
 		t.Error("the lock shows a term before the seal")
 	}
-	pending := o.possession()
-	o.mustPatch(fmt.Sprintf(`{"status":{"sealedGeneration":%d}}`, pending.Generation), "status")
+	pending := o.Possession()
+	o.MustPatchLease(fmt.Sprintf(`{"status":{"sealedGeneration":%d}}`, pending.Generation), "status")
 	term := a.leads()
 	equal(t, "possession", pending, possessionOf(term))
 	equal(t, "Seal", v1alpha1.SealRequired, term.Seal)
 }
 
 func TestAnAcquisitionNeedsAFreshDecision(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	a, b := o.lock("worker-a", nil), o.lock("worker-b", nil)
 	if err := a.Update(t.Context(), recordFor("worker-a")); !apierrors.IsConflict(err) {
 		t.Errorf("acquisition without a read: want a conflict, got %v", err)
@@ -388,14 +388,14 @@ func TestAnAcquisitionNeedsAFreshDecision(t *testing.T) {
 	if err := a.Update(t.Context(), recordFor("worker-a")); !apierrors.IsConflict(err) {
 		t.Errorf("second acquisition without a read: want a conflict, got %v", err)
 	}
-	equal(t, "possession", possessionOf(termB), o.possession())
+	equal(t, "possession", possessionOf(termB), o.Possession())
 	if err := a.Update(t.Context(), recordFor("worker-c")); err == nil {
 		t.Error("the lock of worker-a made worker-c the holder")
 	}
 }
 
 func TestLostAnswersEndNoTermAndHideNone(t *testing.T) {
-	o := newLease(t, nil)
+	o := newLease(t)
 	w := newWire()
 	lock := o.lock("worker-a", w.wrap)
 
@@ -408,7 +408,7 @@ func TestLostAnswersEndNoTermAndHideNone(t *testing.T) {
 	}
 	w.set(nil, nil)
 	term := mustAcquire(t, lock) // under a term that the process knows from its beginning
-	equal(t, "possession", possessionOf(term), o.possession())
+	equal(t, "possession", possessionOf(term), o.Possession())
 
 	w.set(nil, patches)
 	if err := lock.Update(t.Context(), recordFor("worker-a")); !errors.Is(err, errCut) || apierrors.IsConflict(err) {
@@ -433,7 +433,7 @@ func TestLostAnswersEndNoTermAndHideNone(t *testing.T) {
 	if err := lock.Update(t.Context(), recordFor("")); err != nil {
 		t.Errorf("release again: %v", err)
 	}
-	equal(t, "holder", "", o.possession().Identity)
+	equal(t, "holder", "", o.Possession().Identity)
 }
 
 func TestEventsAreRecordedOnTheLease(t *testing.T) {

@@ -21,64 +21,32 @@ import (
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/pkg/token"
+	"github.com/fencedlease/fencedlease/test/env"
 )
-
-var noon = metav1.NewMicroTime(time.Date(2026, 11, 1, 12, 0, 0, 123456000, time.UTC))
-
-// heldLease returns a lease that worker-a holds under generation 101.
-func heldLease() *v1alpha1.FencedLease {
-	return &v1alpha1.FencedLease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "reports", Name: "report-writer", UID: "u1", ResourceVersion: "500"},
-		Spec: v1alpha1.FencedLeaseSpec{
-			LeaseDurationSeconds: 15,
-			Enforcement:          v1alpha1.EnforcementEnforce,
-			Handover:             v1alpha1.HandoverLazy,
-			MinGeneration:        ptr.To[int64](0),
-		},
-		Status: v1alpha1.FencedLeaseStatus{
-			Generation:       ptr.To[int64](101),
-			Term:             ptr.To("aaaaaaaa"),
-			Token:            ptr.To("101.aaaaaaaa"),
-			HolderIdentity:   ptr.To("worker-a"),
-			AcquireTime:      ptr.To(noon),
-			RenewTime:        ptr.To(noon),
-			GenerationFloor:  ptr.To[int64](100),
-			Handover:         v1alpha1.HandoverLazy,
-			Seal:             v1alpha1.SealNotRequired,
-			SealedGeneration: ptr.To[int64](0),
-		},
-	}
-}
-
-func with(change func(*v1alpha1.FencedLease)) *v1alpha1.FencedLease {
-	lease := heldLease()
-	change(lease)
-	return lease
-}
 
 func TestRawRecordChangesWithARenewalOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		lease *v1alpha1.FencedLease
 		want  bool
 	}{
-		"a renewal counts": {with(func(l *v1alpha1.FencedLease) {
-			l.Status.RenewTime = ptr.To(metav1.NewMicroTime(noon.Add(time.Microsecond)))
+		"a renewal counts": {env.HeldLease(func(l *v1alpha1.FencedLease) {
+			l.Status.RenewTime = ptr.To(metav1.NewMicroTime(env.Noon.Add(time.Microsecond)))
 		}), true},
-		"a new term counts":                 {with(func(l *v1alpha1.FencedLease) { l.Status.Term = ptr.To("bbbbbbbb") }), true},
-		"a new generation counts":           {with(func(l *v1alpha1.FencedLease) { l.Status.Generation = ptr.To[int64](102) }), true},
-		"a release counts":                  {with(func(l *v1alpha1.FencedLease) { l.Status.HolderIdentity = ptr.To("") }), true},
-		"another duration counts":           {with(func(l *v1alpha1.FencedLease) { l.Spec.LeaseDurationSeconds = 16 }), true},
-		"another lease counts":              {with(func(l *v1alpha1.FencedLease) { l.UID = "u2" }), true},
-		"a resourceVersion does not count":  {with(func(l *v1alpha1.FencedLease) { l.ResourceVersion = "501" }), false},
-		"an annotation does not count":      {with(func(l *v1alpha1.FencedLease) { l.Annotations = map[string]string{"a": "b"} }), false},
-		"a condition does not count":        {with(func(l *v1alpha1.FencedLease) { l.Status.Conditions = []metav1.Condition{{Type: "Ready"}} }), false},
-		"a raised floor does not count":     {with(func(l *v1alpha1.FencedLease) { l.Status.GenerationFloor = ptr.To[int64](200) }), false},
-		"a seal does not count":             {with(func(l *v1alpha1.FencedLease) { l.Status.SealedGeneration = ptr.To[int64](101) }), false},
-		"a credential does not count":       {with(func(l *v1alpha1.FencedLease) { l.Status.Credentials = []v1alpha1.Credential{{ID: "JTI=1"}} }), false},
-		"a change of guards does not count": {with(func(l *v1alpha1.FencedLease) { l.Spec.Guards = []v1alpha1.Guard{{}} }), false},
+		"a new term counts":                 {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Term = ptr.To("bbbbbbbb") }), true},
+		"a new generation counts":           {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Generation = ptr.To[int64](102) }), true},
+		"a release counts":                  {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.HolderIdentity = ptr.To("") }), true},
+		"another duration counts":           {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Spec.LeaseDurationSeconds = 16 }), true},
+		"another lease counts":              {env.HeldLease(func(l *v1alpha1.FencedLease) { l.UID = "u2" }), true},
+		"a resourceVersion does not count":  {env.HeldLease(func(l *v1alpha1.FencedLease) { l.ResourceVersion = "501" }), false},
+		"an annotation does not count":      {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Annotations = map[string]string{"a": "b"} }), false},
+		"a condition does not count":        {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Conditions = []metav1.Condition{{Type: "Ready"}} }), false},
+		"a raised floor does not count":     {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.GenerationFloor = ptr.To[int64](200) }), false},
+		"a seal does not count":             {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.SealedGeneration = ptr.To[int64](101) }), false},
+		"a credential does not count":       {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Credentials = []v1alpha1.Credential{{ID: "JTI=1"}} }), false},
+		"a change of guards does not count": {env.HeldLease(func(l *v1alpha1.FencedLease) { l.Spec.Guards = []v1alpha1.Guard{{}} }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, before, err := recordOf(heldLease())
+			_, before, err := recordOf(env.HeldLease())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,13 +72,13 @@ func TestRecordShowsTheGenerationAsTransitions(t *testing.T) {
 		"the largest generation does not wrap around": {token.MaxGeneration, math.MaxInt32},
 	} {
 		t.Run(name, func(t *testing.T) {
-			record, _, err := recordOf(with(func(l *v1alpha1.FencedLease) { l.Status.Generation = &c.generation }))
+			record, _, err := recordOf(env.HeldLease(func(l *v1alpha1.FencedLease) { l.Status.Generation = &c.generation }))
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := &resourcelock.LeaderElectionRecord{
 				HolderIdentity: "worker-a", LeaseDurationSeconds: 15, LeaderTransitions: c.want,
-				AcquireTime: metav1.NewTime(noon.Time), RenewTime: metav1.NewTime(noon.Time),
+				AcquireTime: metav1.NewTime(env.Noon.Time), RenewTime: metav1.NewTime(env.Noon.Time),
 			}
 			if diff := cmp.Diff(want, record); diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)

@@ -34,6 +34,38 @@ func NewLease(namespace, name string, mutations ...func(*v1alpha1.FencedLease)) 
 	return lease
 }
 
+// Noon is when worker-a has acquired and renewed a HeldLease.
+var Noon = metav1.NewMicroTime(time.Date(2026, 11, 1, 12, 0, 0, 123456000, time.UTC))
+
+// HeldLease returns a lease that worker-a holds under generation 101, as it is stored. Each mutation changes it.
+func HeldLease(mutations ...func(*v1alpha1.FencedLease)) *v1alpha1.FencedLease {
+	lease := &v1alpha1.FencedLease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "reports", Name: "report-writer", UID: "u1", ResourceVersion: "500"},
+		Spec: v1alpha1.FencedLeaseSpec{
+			LeaseDurationSeconds: 15,
+			Enforcement:          v1alpha1.EnforcementEnforce,
+			Handover:             v1alpha1.HandoverLazy,
+			MinGeneration:        ptr.To[int64](0),
+		},
+		Status: v1alpha1.FencedLeaseStatus{
+			Generation:       ptr.To[int64](101),
+			Term:             ptr.To("aaaaaaaa"),
+			Token:            ptr.To("101.aaaaaaaa"),
+			HolderIdentity:   ptr.To("worker-a"),
+			AcquireTime:      ptr.To(Noon),
+			RenewTime:        ptr.To(Noon),
+			GenerationFloor:  ptr.To[int64](100),
+			Handover:         v1alpha1.HandoverLazy,
+			Seal:             v1alpha1.SealNotRequired,
+			SealedGeneration: ptr.To[int64](0),
+		},
+	}
+	for _, mutate := range mutations {
+		mutate(lease)
+	}
+	return lease
+}
+
 // FirstStatus returns the status that the controller gives a new FencedLease: a floor, and nothing held.
 func FirstStatus(floor int64) v1alpha1.FencedLeaseStatus {
 	return v1alpha1.FencedLeaseStatus{
