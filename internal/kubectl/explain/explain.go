@@ -76,15 +76,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 			"  kubectl fencedlease explain -f report.yaml --token=48215.k3v9x2ab\n\n" +
 			"  # May the worker delete it without one?\n" +
 			"  kubectl fencedlease explain report/daily --verb=delete --as=system:serviceaccount:reports:worker",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Complete(args); err != nil {
-				return err
-			}
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return o.Run(cmd.Context())
-		},
+		RunE: cli.RunE(o),
 	}
 	target.AddFileFlags(cmd.Flags(), &o.Files, "The files with the objects to write; - is standard input.")
 	cli.AddTokenFlag(cmd.Flags(), &o.Token)

@@ -55,15 +55,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 			"  # The token of the current term, for a script\n  kubectl fencedlease get report-writer -o wide\n\n" +
 			"  # Every change of one lease\n  kubectl fencedlease get report-writer -w",
 		ValidArgsFunction: cli.CompleteLeases(f, -1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Complete(args); err != nil {
-				return err
-			}
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return o.Run(cmd.Context())
-		},
+		RunE:              cli.RunE(o),
 	}
 	cmd.Flags().BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "List the FencedLeases of all namespaces.")
 	cmd.Flags().BoolVarP(&o.Watch, "watch", "w", false, "After listing, print every change until interrupted.")

@@ -63,15 +63,7 @@ func NewAcquireCommand(f *cli.Factory) *cobra.Command {
 			"  # Wait for at most a minute\n" +
 			"  kubectl fencedlease acquire report-writer --identity=$(hostname) --wait --timeout=1m",
 		ValidArgsFunction: cli.CompleteLeases(f, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Complete(args); err != nil {
-				return err
-			}
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return o.Run(cmd.Context())
-		},
+		RunE:              cli.RunE(o),
 	}
 	cmd.Flags().StringVar(&o.Identity, "identity", "", "Who holds the lease, for instance a host's name. It should differ for each process.")
 	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until the lease is free.")

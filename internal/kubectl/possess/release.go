@@ -49,15 +49,7 @@ func NewReleaseCommand(f *cli.Factory) *cobra.Command {
 			"  kubectl fencedlease release report-writer --dry-run=server\n" +
 			"  kubectl fencedlease release report-writer --yes --reason='host is being repaired'",
 		ValidArgsFunction: cli.CompleteLeases(f, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Complete(args); err != nil {
-				return err
-			}
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return o.Run(cmd.Context())
-		},
+		RunE:              cli.RunE(o),
 	}
 	cli.AddTokenFlag(cmd.Flags(), &o.Token)
 	cmd.Flags().Lookup("token").Usage = "Token of the term to release, as acquire printed it: GENERATION.TERM."

@@ -70,15 +70,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 			"  # A worker that only patches, with tokens in the objects\n" +
 			"  kubectl fencedlease rbac report-writer --serviceaccount=reports:worker --carrier=annotation --verbs=get,patch",
 		ValidArgsFunction: cli.CompleteLeases(f, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Complete(args); err != nil {
-				return err
-			}
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return o.Run(cmd.Context())
-		},
+		RunE:              cli.RunE(o),
 	}
 	cmd.Flags().StringVar(&o.Name, "lease", "", "The FencedLease, instead of the argument.")
 	cmd.Flags().StringVar(&o.ServiceAccount, "serviceaccount", "", "The worker's service account: NAME in the lease's namespace, or NAMESPACE:NAME.")
