@@ -169,6 +169,10 @@ func availabilitySpecs() {
 				failures := l.end("the API server " + c.name)
 				// Its own end and start, and the time that it takes to learn of the kinds that its policies are about.
 				Expect(spanOf(failures)).To(BeNumerically("<", 2*time.Minute))
+				// Broken connections, answers of the 500 class, and the 403 of RBAC while it learns its roles; never that the leader is none.
+				for _, f := range failures {
+					Expect(fenced(f.err)).To(BeFalse(), "%v", f.err)
+				}
 				awaitManagers(ctx, 2)
 			}, SpecTimeout(5*time.Minute))
 		}

@@ -88,9 +88,15 @@ func mustCreate(ctx context.Context, term *v1alpha1.FencedLease, report string) 
 	Eventually(ctx, func() error { return create(ctx, admin, term, report) }).Should(Succeed())
 }
 
+// fenced tells whether a write was refused by the fence, for whatever cause.
+func fenced(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && string(status.Status().Reason) == v1alpha1.StatusReasonFenced
+}
+
 func isFenced(err error, cause string) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && string(status.Status().Reason) == v1alpha1.StatusReasonFenced && status.Status().Details != nil &&
+	return fenced(err) && errors.As(err, &status) && status.Status().Details != nil &&
 		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return string(c.Type) == cause })
 }
 

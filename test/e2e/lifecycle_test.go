@@ -40,8 +40,8 @@ func gone(ctx context.Context, object client.Object) {
 	Eventually(ctx, func() bool { return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(object), object)) }).Should(BeTrue())
 }
 
-// definedBefore returns the manifests of the previous state, or skips.
-func definedBefore() string {
+// previousManifests returns the manifests of the previous state, or skips.
+func previousManifests() string {
 	GinkgoHelper()
 	manifests := os.Getenv("E2E_PREVIOUS_MANIFESTS")
 	if manifests == "" {
@@ -54,7 +54,7 @@ func definedBefore() string {
 	return manifests
 }
 
-// stored returns uid, spec and generations of all leases.
+// stored returns uid, spec and generations of all leases, without what only the newer definition has.
 func stored(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	leases := &v1alpha1.FencedLeaseList{}
@@ -62,11 +62,22 @@ func stored(ctx context.Context) map[string]string {
 	found := map[string]string{}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
+		for j := range lease.Spec.Guards {
+			lease.Spec.Guards[j].OperationHistoryLimit = nil
+		}
 		spec, err := json.Marshal(lease.Spec)
 		Expect(err).NotTo(HaveOccurred())
 		found[lease.Namespace+"/"+lease.Name] = fmt.Sprintf("%s %s %d %s", lease.UID, spec, generationOf(lease), ptr.Deref(lease.Status.Token, ""))
 	}
 	return found
+}
+
+// limited tells whether the definition has the field operationHistoryLimit, and whether the lease says something there.
+func limited(ctx context.Context, g *guarded) (defined, set bool) {
+	GinkgoHelper()
+	definition := mustKubectl(ctx, "get", "crd", "fencedleases.coordination.fencedlease.io", "-o", "jsonpath={.spec.versions}")
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(g.lease), g.lease)).To(Succeed())
+	return strings.Contains(definition, `"operationHistoryLimit"`), g.lease.Spec.Guards[0].OperationHistoryLimit != nil
 }
 
 func lifecycleSpecs() {
@@ -75,7 +86,7 @@ func lifecycleSpecs() {
 	removeDefinition := []string{"delete", "crd", "fencedleases.coordination.fencedlease.io", "--ignore-not-found", "--timeout=60s"}
 	removeAll := []string{"delete", "--ignore-not-found", "-k", "config/default", "--timeout=120s"}
 	It("is upgraded from the previous state without a failed write, and back with none that is stale", func(ctx SpecContext) {
-		manifests := definedBefore()
+		manifests := previousManifests()
 		mustKubectl(ctx, removeAll...)
 		Eventually(ctx, registered).Should(Succeed())
 		// What is being deleted cannot be applied yet.
@@ -89,6 +100,7 @@ func lifecycleSpecs() {
 		}
 		Expect(image(ctx)).To(Equal(os.Getenv("E2E_PREVIOUS_IMAGE")))
 		g := useExamples(ctx)
+		definedBefore, _ := limited(ctx, g)
 
 		By("upgrading by the command of the installation")
 		l := startLoad(ctx, g)
@@ -103,6 +115,16 @@ func lifecycleSpecs() {
 		Expect(stored(ctx)).To(Equal(before), "leases are held as before, and their specs are what they were")
 		Expect(l.end(fmt.Sprintf("upgrade (%.1f s until the last old pod was gone)", took.Seconds()))).To(BeEmpty())
 
+		By("using what only the newer version has")
+		mustKubectl(ctx, "-n", "reports", "patch", "fencedlease", "report-writer", "--type=json", "-p",
+			`[{"op":"add","path":"/spec/guards/0/operationHistoryLimit","value":8}]`)
+		g.awaitReady(ctx)
+		_, set := limited(ctx, g)
+		Expect(set).To(BeTrue())
+		c := g.acquire(ctx, "c")
+		mustCreateIn(ctx, c, "kept")
+		Expect(write(ctx, admin, c, "kept", "kept-1")).To(Succeed())
+
 		By("going back by the same command with the old manifests")
 		l = startLoad(ctx, g)
 		l.more(ctx, 50)
@@ -115,10 +137,30 @@ func lifecycleSpecs() {
 		for _, f := range l.end("downgrade") {
 			Expect(unavailable(f.err)).To(BeTrue(), "%v", f.err)
 		}
+		defined, set := limited(ctx, g)
+		Expect(defined).To(Equal(definedBefore))
+		Expect(set).To(Equal(defined), "what the definition does not have is not there")
+
+		By("upgrading again, first the definition alone, under the old managers")
+		l = startLoad(ctx, g)
+		l.more(ctx, 50)
+		before = stored(ctx)
+		mustKubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")
+		l.more(ctx, 100)
+		Expect(stored(ctx)).To(Equal(before))
 		install(ctx)
+		g.awaitReady(ctx)
+		l.more(ctx, 100)
+		Expect(stored(ctx)).To(Equal(before))
+		defined, set = limited(ctx, g)
+		Expect(defined).To(BeTrue())
+		Expect(set).To(Equal(definedBefore), "what was dropped when the lease was written does not come back")
+		Expect(l.end(fmt.Sprintf("upgrade, the definition first (which has changed: %t)", !definedBefore))).To(BeEmpty())
 		next := g.acquire(ctx, "c")
 		mustCreateIn(ctx, next, "daily")
-	}, SpecTimeout(7*time.Minute))
+		err := write(ctx, admin, next, "kept", "kept-1")
+		Expect(isFenced(err, "AlreadyApplied")).To(BeTrue(), "what was recorded before the way back: %v", err)
+	}, SpecTimeout(8*time.Minute))
 
 	for _, c := range []struct {
 		name  string
