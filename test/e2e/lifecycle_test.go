@@ -91,7 +91,7 @@ func lifecycleSpecs() {
 		Eventually(ctx, registered).Should(Succeed())
 		// What is being deleted cannot be applied yet.
 		Eventually(ctx, func() error {
-			_, err := kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+			_, err := kubectl(ctx, "apply", "--server-side", "-f", manifests)
 			return err
 		}).Should(Succeed())
 		awaitManagers(ctx, 2)
@@ -103,11 +103,13 @@ func lifecycleSpecs() {
 		definedBefore, _ := limited(ctx, g)
 
 		By("upgrading by the command of the installation")
+		upgrade := []string{"apply", "--server-side", "-k", "config/default"}
 		l := startLoad(ctx, g)
 		l.more(ctx, 50)
 		before := stored(ctx)
 		begin := time.Now()
-		install(ctx)
+		mustKubectl(ctx, upgrade...)
+		awaitManagers(ctx, 2)
 		Expect(image(ctx)).NotTo(Equal(os.Getenv("E2E_PREVIOUS_IMAGE")))
 		g.awaitReady(ctx)
 		took := time.Since(begin)
@@ -129,7 +131,7 @@ func lifecycleSpecs() {
 		l = startLoad(ctx, g)
 		l.more(ctx, 50)
 		before = stored(ctx)
-		mustKubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+		mustKubectl(ctx, "apply", "--server-side", "-f", manifests)
 		awaitManagers(ctx, 2)
 		g.awaitReady(ctx)
 		l.more(ctx, 100)
@@ -145,10 +147,11 @@ func lifecycleSpecs() {
 		l = startLoad(ctx, g)
 		l.more(ctx, 50)
 		before = stored(ctx)
-		mustKubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")
+		mustKubectl(ctx, "apply", "--server-side", "-k", "config/crd")
 		l.more(ctx, 100)
 		Expect(stored(ctx)).To(Equal(before))
-		install(ctx)
+		mustKubectl(ctx, upgrade...)
+		awaitManagers(ctx, 2)
 		g.awaitReady(ctx)
 		l.more(ctx, 100)
 		Expect(stored(ctx)).To(Equal(before))
