@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package product installs FencedLease into a control plane of package env as users do, from dist/install.yaml, and runs
-// its manager in the test's process, with the rights of the manager's own service account.
+// its manager in the test's process or as processes of their own, with the rights of the manager's own service account.
 package product
 
 import (
@@ -136,14 +136,14 @@ func StartManager(ctx context.Context, cluster *env.Environment, log logr.Logger
 	go func() {
 		m.ended <- manager.Run(running, options, manager.Dependencies{Config: config, Registry: m.Registry, Log: log})
 	}()
-	if err := errors.Join(m.awaitReady(ctx), awaitValidation(ctx, cluster)); err != nil {
+	if err := errors.Join(m.awaitReady(ctx), AwaitValidation(ctx, cluster)); err != nil {
 		return nil, errors.Join(err, m.Stop())
 	}
 	return m, nil
 }
 
-// awaitValidation waits until FencedLeases can be written: until every API server calls the manager by its URL.
-func awaitValidation(ctx context.Context, cluster *env.Environment) error {
+// AwaitValidation waits until FencedLeases can be written: until every API server calls the manager by its URL.
+func AwaitValidation(ctx context.Context, cluster *env.Environment) error {
 	for i := range cluster.APIServers() {
 		c, err := env.Client(cluster.Via(i, cluster.Config()))
 		if err != nil {
@@ -199,8 +199,10 @@ func (m *Manager) awaitReady(ctx context.Context) error {
 }
 
 // Ready returns nil if the manager says that it is ready.
-func (m *Manager) Ready(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.ProbeURL+"/readyz?verbose", nil)
+func (m *Manager) Ready(ctx context.Context) error { return ready(ctx, m.ProbeURL) }
+
+func ready(ctx context.Context, probeURL string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probeURL+"/readyz?verbose", nil)
 	if err != nil {
 		return err
 	}

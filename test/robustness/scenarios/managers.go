@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/env/product"
@@ -75,18 +72,7 @@ func (w *World) startManagers(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.eventually(ctx, "wait for the validation of FencedLeases", func(ctx context.Context) error {
-		for i := range w.cluster.APIServers() {
-			c, err := env.Client(w.cluster.Via(i, w.cluster.Config()))
-			if err != nil {
-				return err
-			}
-			if err := c.Create(ctx, env.NewLease(metav1.NamespaceDefault, "first"), client.DryRunAll); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return product.AwaitValidation(ctx, w.cluster)
 }
 
 // managerBinary returns the path of the manager's binary.
@@ -94,14 +80,7 @@ func (w *World) managerBinary(ctx context.Context) (string, error) {
 	if w.options.Manager != "" {
 		return w.options.Manager, nil
 	}
-	binary := filepath.Join(w.cluster.Dir(), "manager")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/manager")
-	build.Dir = w.cluster.ModuleRoot()
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the manager: %w\n%s", err, out)
-	}
-	return binary, nil
+	return product.Build(ctx, w.cluster)
 }
 
 // access returns a kubeconfig of a service account that leads through a proxy of its own to an API server.
