@@ -82,7 +82,7 @@ func TestTheImageMayBeOfAnyRegistry(t *testing.T) {
 		values, of := files["values.yaml"], files["Chart.yaml"]
 		if !strings.Contains(values, "repository: "+want[0]+"\n") || !strings.Contains(of, `appVersion: "`+want[1]+`"`) ||
 			!strings.Contains(of, "\nversion: \""+want[2]+"\"\n") {
-			t.Errorf("%s: want %q, got\n%s\n%s", image, want, of, values[:strings.Index(values, "rbac:")])
+			t.Errorf("%s: want %q, got\n%s\n%s", image, want, of, values)
 		}
 	}
 	for _, image := range []string{"fence", "registry.example:5000/fence"} {
