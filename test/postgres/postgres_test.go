@@ -74,3 +74,23 @@ func TestMessagesAreReadAsTheProtocolSays(t *testing.T) {
 		}
 	}
 }
+
+func TestStatementsAreRewritten(t *testing.T) {
+	for raw, want := range map[string]string{
+		"Q\x00\x00\x00\x0dSELECT 1\x00":                 "Q\x00\x00\x00\x0eSELECT 10\x00",
+		"P\x00\x00\x00\x14name\x00SELECT 1\x00\x00\x00": "P\x00\x00\x00\x15name\x00SELECT 10\x00\x00\x00",
+		"P\x00\x00\x00\x10\x00SELECT 1\x00\x00\x00":     "P\x00\x00\x00\x11\x00SELECT 10\x00\x00\x00",
+		"S\x00\x00\x00\x04":                             "S\x00\x00\x00\x04",
+		"B\x00\x00\x00\x0dSELECT 1\x00":                 "B\x00\x00\x00\x0dSELECT 1\x00",
+		"P\x00\x00\x00\x09\x00\x00\x00\x00\x00":         "P\x00\x00\x00\x09\x00\x00\x00\x00\x00",
+	} {
+		p := &Proxy{}
+		if got := string(p.rewritten([]byte(raw))); got != raw {
+			t.Errorf("nothing is to be rewritten: want %q, got %q", raw, got)
+		}
+		p.Rewrite(func(statement string) string { return statement + "0" })
+		if got := string(p.rewritten([]byte(raw))); got != want {
+			t.Errorf("want %q, got %q", want, got)
+		}
+	}
+}

@@ -50,6 +50,7 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	holds    []*Hold
+	rewrite  func(statement string) string
 	messages []Message
 	open     map[net.Conn]bool
 	closed   bool
@@ -112,6 +113,13 @@ func (p *Proxy) add(match func(Message) bool, loses bool) *Hold {
 	defer p.mu.Unlock()
 	p.holds = append(p.holds, h)
 	return h
+}
+
+// Rewrite has the server see other statements than clients send from now on.
+func (p *Proxy) Rewrite(f func(statement string) string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rewrite = f
 }
 
 // Messages returns all that have come from clients, oldest first.
@@ -209,6 +217,7 @@ func (s *session) requests() error {
 		if err != nil {
 			return err
 		}
+		raw = s.proxy.rewritten(raw)
 		s.mu.Lock()
 		m := Message{Type: raw[0], Statement: statementOf(raw), Begins: s.ready, raw: raw}
 		s.ready = false
@@ -317,14 +326,33 @@ func readMessage(r io.Reader, typed bool) ([]byte, error) {
 }
 
 func statementOf(raw []byte) string {
-	body := raw[5:]
+	_, text, _ := cut(raw)
+	return strings.ToLower(strings.TrimSpace(string(text)))
+}
+
+// cut returns the statement of a message, if it has one, with what comes before and after it.
+func cut(raw []byte) (before, statement, after []byte) {
+	begin := 5
 	switch raw[0] {
 	case simpleQuery:
 	case parse:
-		_, body, _ = bytes.Cut(body, []byte{0}) // its name
+		begin += bytes.IndexByte(raw[begin:], 0) + 1 // its name
 	default:
-		return ""
+		return raw, nil, nil
 	}
-	text, _, _ := bytes.Cut(body, []byte{0})
-	return strings.ToLower(strings.TrimSpace(string(text)))
+	end := begin + max(bytes.IndexByte(raw[begin:], 0), 0)
+	return raw[:begin], raw[begin:end], raw[end:]
+}
+
+// rewritten returns the message with another statement, if its statement is to be another one.
+func (p *Proxy) rewritten(raw []byte) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, statement, after := cut(raw)
+	if p.rewrite == nil || len(statement) == 0 {
+		return raw
+	}
+	changed := slices.Concat(before, []byte(p.rewrite(string(statement))), after)
+	binary.BigEndian.PutUint32(changed[1:], uint32(len(changed)-1)) //nolint:gosec // it is small
+	return changed
 }

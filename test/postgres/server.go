@@ -33,6 +33,7 @@ const (
 // Server is a running PostgreSQL.
 type Server struct {
 	folder, bin string
+	settings    []string
 	credential  *syscall.Credential
 	databases   atomic.Int64
 
@@ -40,13 +41,13 @@ type Server struct {
 	done chan struct{}
 }
 
-// Start makes a new server and starts it. The caller stops it.
-func Start(ctx context.Context) (*Server, error) {
+// Start makes a new server and starts it. The caller stops it. Settings are such as "wal_level=logical".
+func Start(ctx context.Context, settings ...string) (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin}
+	s := &Server{bin: bin, settings: settings}
 	if s.folder, err = os.MkdirTemp("", "fencedlease-postgres-"); err != nil {
 		return nil, fmt.Errorf("make the folder of PostgreSQL: %w", err)
 	}
@@ -100,27 +101,73 @@ func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 var errEnded = errors.New("it has ended")
 
 // Run starts the server that was stopped or killed, and returns when it answers.
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) Run(ctx context.Context) error { return s.run(ctx, s.folder) }
+
+// Aside runs the server, which was stopped or killed, where none of its clients looks for it, and stops it when f returns.
+// When f is called, processes of one that was killed have ended.
+func (s *Server) Aside(ctx context.Context, f func(open func(database string) (*sql.DB, error)) error) error {
+	sockets, err := os.MkdirTemp("", "fencedlease-postgres-aside-")
+	if err != nil {
+		return fmt.Errorf("make a folder for PostgreSQL's socket: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(sockets) }()
+	if s.credential != nil {
+		if err := os.Chown(sockets, int(s.credential.Uid), int(s.credential.Gid)); err != nil {
+			return fmt.Errorf("hand the folder of PostgreSQL's socket over: %w", err)
+		}
+	}
+	if err := s.run(ctx, sockets); err != nil {
+		return err
+	}
+	err = f(func(database string) (*sql.DB, error) { return open(dsn(sockets, database)) })
+	return errors.Join(err, s.end(syscall.SIGINT))
+}
+
+// Save copies all that the server has to a folder of a name. It must not be running.
+func (s *Server) Save(ctx context.Context, name string) error {
+	return s.copy(ctx, s.data(), filepath.Join(s.folder, name))
+}
+
+// Load puts back what was saved. The server must not be running.
+func (s *Server) Load(ctx context.Context, name string) error {
+	return s.copy(ctx, filepath.Join(s.folder, name), s.data())
+}
+
+func (s *Server) copy(ctx context.Context, from, to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return fmt.Errorf("remove the data of PostgreSQL: %w", err)
+	}
+	if out, err := exec.CommandContext(ctx, "cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the data of PostgreSQL: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (s *Server) run(ctx context.Context, sockets string) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
-		if last = s.launch(); last != nil {
+		if last = s.launch(sockets); last != nil {
 			return false, last
 		}
 		// Processes of one that was killed end a moment after it, and none can start before.
-		last = s.awaitReady(ctx)
+		last = s.awaitReady(ctx, sockets)
 		return !errors.Is(last, errEnded), nil
 	})
 	return errors.Join(last, err)
 }
 
-func (s *Server) launch() error {
+func (s *Server) launch(sockets string) error {
 	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the log of PostgreSQL: %w", err)
 	}
-	cmd := exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-c", "listen_addresses=", "-c", "unix_socket_directories="+s.folder,
+	args := []string{"-D", s.data(), "-c", "listen_addresses=", "-c", "unix_socket_directories=" + sockets,
 		// The machine does not crash, only the server does.
-		"-c", "fsync=off", "-c", "max_connections=60")
+		"-c", "fsync=off", "-c", "max_connections=60"}
+	for _, setting := range s.settings {
+		args = append(args, "-c", setting)
+	}
+	cmd := exec.Command(filepath.Join(s.bin, "postgres"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.folder, log, log, sysProcAttr(s.credential)
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -142,8 +189,8 @@ func (s *Server) launch() error {
 	return nil
 }
 
-func (s *Server) awaitReady(ctx context.Context) error {
-	db, err := s.Open("postgres")
+func (s *Server) awaitReady(ctx context.Context, sockets string) error {
+	db, err := open(dsn(sockets, "postgres"))
 	if err != nil {
 		return err
 	}
@@ -189,8 +236,10 @@ func (s *Server) end(signal syscall.Signal) error {
 }
 
 // DSN is how a driver connects to a database.
-func (s *Server) DSN(database string) string {
-	return "host=" + s.folder + " port=5432 user=postgres sslmode=disable dbname=" + database
+func (s *Server) DSN(database string) string { return dsn(s.folder, database) }
+
+func dsn(sockets, database string) string {
+	return "host=" + sockets + " port=5432 user=postgres sslmode=disable dbname=" + database
 }
 
 // Open returns a pool of connections to a database.
