@@ -83,9 +83,9 @@ func (t target) compare(o target) int {
 // placed is an installable guard for one target: in one namespace, or where a selector reaches.
 type placed struct {
 	target
-	// lease is the name of the guarding FencedLease; audit says that it refuses nothing.
-	lease string
-	audit bool
+	// lease is the name of the guarding FencedLease, home its namespace; audit says that it refuses nothing.
+	lease, home string
+	audit       bool
 	// history is how many operations of the lease an object records.
 	history int32
 	// namespace is the only guarded one, or empty if the guard is wide.
@@ -150,7 +150,7 @@ func resolveGuard(in Input, lease *v1alpha1.FencedLease, index int) (installable
 			problem(ProblemClusterScoped, "%s is cluster-scoped and the guard reaches its own namespace only: set namespaceSelector", gr)
 			continue
 		}
-		where := placed{lease: lease.Name, audit: lease.Spec.Enforcement == v1alpha1.EnforcementAudit, namespace: lease.Namespace,
+		where := placed{lease: lease.Name, home: lease.Namespace, audit: lease.Spec.Enforcement == v1alpha1.EnforcementAudit, namespace: lease.Namespace,
 			history: ptr.Deref(guard.OperationHistoryLimit, defaultHistory)}
 		if guard.NamespaceSelector != nil {
 			if _, err := metav1.LabelSelectorAsSelector(guard.NamespaceSelector); err != nil {

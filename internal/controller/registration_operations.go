@@ -38,21 +38,29 @@ func celPresentsBusiness() string {
 }
 
 // celLimits is a map of the limits that are not the default, by place, resource and lease: the largest limit of all guards
-// of a lease for a resource. The place of a wide guard is *.
+// of a lease for a resource. The place of a wide guard is *; in the lease's own namespace it counts with the others there.
 func celLimits(guards []placed) string {
 	const anywhere = "*"
-	limits := map[string]int32{}
+	limits, wideAtHome := map[string]int32{}, map[string]int32{}
+	raise := func(limits map[string]int32, key string, limit int32) {
+		if known, ok := limits[key]; !ok || limit > known {
+			limits[key] = limit
+		}
+	}
 	for _, g := range guards {
-		if g.subresource != "" {
-			continue
+		what := " " + g.Group + "/" + g.Resource + " " + g.lease
+		switch {
+		case g.subresource != "":
+		case g.selector != nil:
+			raise(limits, anywhere+what, g.history)
+			raise(wideAtHome, g.home+what, g.history)
+		default:
+			raise(limits, g.namespace+what, g.history)
 		}
-		place := g.namespace
-		if g.selector != nil {
-			place = anywhere
-		}
-		key := place + " " + g.Group + "/" + g.Resource + " " + g.lease
-		if known, ok := limits[key]; !ok || g.history > known {
-			limits[key] = g.history
+	}
+	for key, limit := range wideAtHome {
+		if _, ok := limits[key]; ok {
+			raise(limits, key, limit)
 		}
 	}
 	var pairs []string

@@ -423,3 +423,31 @@ func TestTheRecordPoliciesAgreeWithPackageOperation(t *testing.T) {
 func FuzzTheRecordPoliciesAgree(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(recordsAgree(compilePolicies(f))))
 }
+
+func TestTheLargestLimitOfALeaseForAResourceCounts(t *testing.T) {
+	limited := func(g v1alpha1.Guard, limit int32) v1alpha1.Guard {
+		g.OperationHistoryLimit = ptr.To(limit)
+		return g
+	}
+	everywhere := &metav1.LabelSelector{}
+	for name, test := range map[string]struct {
+		leases []v1alpha1.FencedLease
+		want   string
+	}{
+		"of two guards in one namespace":         {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 2), limited(own("reports"), 5))}, "{'a example.com/reports x': 5}"},
+		"the default is one as well":             {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 2), own("reports"))}, "{}"},
+		"of a wide guard, in the own namespace":  {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 2), limited(wide(everywhere, "reports"), 5))}, "{'* example.com/reports x': 5, 'a example.com/reports x': 5}"},
+		"of the own namespace, beside a wide":    {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 5), limited(wide(everywhere, "reports"), 2))}, "{'* example.com/reports x': 2, 'a example.com/reports x': 5}"},
+		"the default, of a wide guard":           {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 2), wide(everywhere, "reports"))}, "{}"},
+		"the default, beside a wide guard":       {[]v1alpha1.FencedLease{lease("a", "x", own("reports"), limited(wide(everywhere, "reports"), 2))}, "{'* example.com/reports x': 2, 'a example.com/reports x': 32}"},
+		"not of another lease of the same name":  {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 2)), lease("b", "x", limited(wide(matching("team", "b"), "reports"), 5))}, "{'* example.com/reports x': 5, 'a example.com/reports x': 2}"},
+		"not of a guard of another resource":     {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 2), limited(wide(everywhere, "jobs"), 5))}, "{'* example.com/jobs x': 5, 'a example.com/reports x': 2}"},
+		"not of a guard of the subresource only": {[]v1alpha1.FencedLease{lease("a", "x", limited(own("reports"), 2), limited(own("reports/status"), 5))}, "{'a example.com/reports x': 2}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, celLimits(resolve(testInput(test.leases...)).placed)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
