@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -47,12 +48,34 @@ func needPackages(ctx context.Context, install bool) error {
 		return fmt.Errorf("packages are missing, install them by -install or by: %s", command)
 	}
 	say("installing %s", strings.Join(missing, ", "))
-	for _, step := range []string{"apt-get update -qq", command + " -qq"} {
-		cmd := exec.CommandContext(ctx, "sh", "-c", step)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", step, err, out)
+	return withoutStarts(startPolicy, func() error {
+		for _, step := range []string{"apt-get update -qq", command + " -qq"} {
+			cmd := exec.CommandContext(ctx, "sh", "-c", step)
+			cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w\n%s", step, err, out)
+			}
 		}
+		return nil
+	})
+}
+
+// startPolicy is the program that Debian's packages ask whether to start their services.
+const startPolicy = "/usr/sbin/policy-rc.d"
+
+// withoutStarts lets packages be installed without a start of their services: the node runs a containerd of its own. A policy that
+// the machine has already stays.
+func withoutStarts(policy string, install func() error) error {
+	f, err := os.OpenFile(policy, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755) //nolint:gosec // packages run it
+	if errors.Is(err, fs.ErrExist) {
+		return install()
 	}
-	return nil
+	if err != nil {
+		return fmt.Errorf("forbid starts: %w", err)
+	}
+	_, err = f.WriteString("#!/bin/sh\nexit 101\n")
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = install()
+	}
+	return errors.Join(err, os.Remove(policy))
 }
