@@ -22,8 +22,16 @@ const celBusiness = "/[-.:A-Za-z0-9][-_.:A-Za-z0-9]{0,127}$"
 // celIsRecords is true if the key k is that of an annotation with records of operations.
 const celIsRecords = "k.startsWith('" + v1alpha1.OperationsPrefix + "')"
 
-// celTime is the form of a record's time.
-const celTime = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
+// celTime is the form of a record's time. Days that no calendar has are of that form, too: see operation.Find.
+const celTime = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+
+// celHasRecord is true if the text of stored records holds one of an operation, as operation.Find says it. A text that only
+// begins like one must not stand in for a record: nobody would find it. The look for the beginning is cheap, and for nearly
+// all writes the end.
+func celHasRecord(stored, operation string) string {
+	return "((' ' + " + stored + ").contains(' ' + " + operation + " + '=') && " + stored + ".split(' ').exists(r, r.startsWith(" + operation + " + '=') && " +
+		"r.substring(" + operation + ".size()).matches('^=[1-9][0-9]{0,17}(@" + celTime + ")?$')))"
+}
 
 // celIsBusiness is true if a token carries an operation that is recorded.
 func celIsBusiness(text string) string {
@@ -99,7 +107,7 @@ func celRecord(text, clock string) string {
 	records := stored + ".split(' ')"
 	kept := "(" + stored + " == '' ? [] : " + records + ".slice(0, " + records + ".size() < " + limit + " ? " + records + ".size() : " + limit + " - 1))"
 	record := operation + " + '=' + " + fmt.Sprintf(celDigits, text) + " + " + clock
-	stays := "(" + limit + " == 0 || (' ' + " + stored + ").contains(' ' + " + operation + " + '='))"
+	stays := "(" + limit + " == 0 || " + celHasRecord(stored, operation) + ")"
 	return "(" + stays + " ? " +
 		"(" + stored + " == '' ? [] : [" + celAddAnnotation(key, stored) + "]) : " +
 		"[" + celAddAnnotation(key, "(["+record+"] + "+kept+").join(' ')") + "])"
@@ -141,8 +149,8 @@ func celForged(audited string) string {
 		celIsBusiness(mark),
 		"(!(" + key + " in variables.stored) || variables.stored[" + key + "] != " + mark + " || (has(request.userInfo.extra) && " + key + " in request.userInfo.extra && " + mark + " in request.userInfo.extra[" + key + "]))",
 		first + ".split('@')[0] == " + operation + " + '=' + " + fmt.Sprintf(celDigits, mark),
-		"(!" + first + ".contains('@') || " + first + ".substring(" + first + ".indexOf('@') + 1).matches('" + celTime + "'))",
-		"!(' ' + " + stored + ").contains(' ' + " + operation + " + '=')",
+		"(!" + first + ".contains('@') || " + first + ".substring(" + first + ".indexOf('@') + 1).matches('^" + celTime + "$'))",
+		"!" + celHasRecord(stored, operation),
 		"(!v.contains(' ') || " + stored + " != '' && (" + stored + " + ' ').startsWith(v.substring(v.indexOf(' ') + 1) + ' '))",
 	}, " && ")
 	return "variables.stored.transformList(k, v, " + celIsRecords + " && " + enforced + " && !(k in variables.now), k) + " +

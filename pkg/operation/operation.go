@@ -131,7 +131,8 @@ func Format(records []Record) string {
 	return strings.Join(texts, " ")
 }
 
-// Find returns the newest record of an operation in the text of an annotation. What is not a record is passed over.
+// Find returns the newest record of an operation in the text of an annotation. What is not a record is passed over. One whose
+// time has the form of a time and is none, as 31 February, is a record without a time: the operation was applied.
 func Find(text, operation string) (record Record, found bool) {
 	if operation == "" {
 		return Record{}, false
@@ -140,11 +141,30 @@ func Find(text, operation string) (record Record, found bool) {
 		if !strings.HasPrefix(part, operation+"=") {
 			continue
 		}
+		if head, clock, _ := strings.Cut(part, "@"); hasTimeForm(clock) {
+			if _, err := ParseRecord(part); err != nil {
+				part = head
+			}
+		}
 		if r, err := ParseRecord(part); err == nil {
 			return r, true
 		}
 	}
 	return Record{}, false
+}
+
+// hasTimeForm reports whether a text has digits where times have them, and is otherwise the same.
+func hasTimeForm(text string) bool {
+	if len(text) != len(timeFormat) {
+		return false
+	}
+	for i, c := range []byte(timeFormat) {
+		isDigit := text[i] >= '0' && text[i] <= '9'
+		if wantDigit := c >= '0' && c <= '9'; wantDigit != isDigit || !wantDigit && text[i] != c {
+			return false
+		}
+	}
+	return true
 }
 
 // Add returns records with one more in front, and of the others as many as the limit leaves room for.

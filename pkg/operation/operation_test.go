@@ -129,6 +129,27 @@ func TestWhatIsNoRecordIsRefusedAndPassedOver(t *testing.T) {
 	}
 }
 
+// The policies write no such time, but a writer of before the guard may have. See package controller, whose policies must agree:
+// what they take for a record of the operation must be found, or it would be applied again and never recorded.
+func TestATimeThatIsNoneHidesNoRecord(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"import-17=34@2026-02-31T10:11:12Z":             true,
+		"import-17=34@9999-99-99T99:99:99Z import-18=1": true,
+		"import-17=34@0001-01-01T00:00:00Z":             true,
+		"import-17=34@2026-02-31T10:11:12":              false,
+		"import-17=34@2026-02-31T10:11:12Zx":            false,
+		"import-17=34@2026-02-31 import-17=33":          true,
+		"import-17=34@":                                 false,
+		"import-17=034@2026-02-31T10:11:12Z":            false,
+	} {
+		got, found := operation.Find(text, "import-17")
+		if found != want || found && (got.Operation != "import-17" || got.Generation < 33 || !got.Time.IsZero()) {
+			t.Errorf("Find(%q) = %v, %v", text, got, found)
+		}
+	}
+}
+
 func FuzzParseRecord(f *testing.F) {
 	for _, seed := range []string{"", "a=1", "a=01", "a=1@", "import-17=34@2026-05-04T10:11:12Z", "_a=1", "delete=1", "a=1 b=2", "a=1@2026-13-04T10:11:12Z", "\xff=1"} {
 		f.Add(seed)
