@@ -84,8 +84,9 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 					Reason:     ptr.To(metav1.StatusReasonForbidden),
 					Message:    "the record of operations (annotation " + v1alpha1.OperationsPrefix + "<lease>) must stay as it is stored: read the object again and keep it",
 					MessageExpression: "'the record of operations ' + variables.forged[0] + ' must stay as it is stored: ' + " +
+						"(oldObject == null ? 'a new object has none. Leave the annotation out' : " +
 						"(variables.forged[0] in variables.now ? 'only a write that presents an operation of its own adds one to it' : 'the write removes it') + " +
-						"'. Read the object again and keep the annotation as it is; a new object has none'",
+						"'. Read the object again and keep the annotation as it is')",
 				},
 				{
 					Expression: "variables.several.size() == 0",
