@@ -229,8 +229,10 @@ func TestChecks(t *testing.T) {
 		}()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, failing(c.story.run)); diff != "" {
-				t.Errorf("failing checks (-want +got):\n%s\n%v", diff, index.New(c.story.run).Problems)
+			for place, run := range map[string]*history.Run{"in the lease's namespace": c.story.run, "elsewhere": elsewhere(c.story.run)} {
+				if diff := cmp.Diff(c.want, failing(run)); diff != "" {
+					t.Errorf("failing checks with objects %s (-want +got):\n%s\n%v", place, diff, index.New(run).Problems)
+				}
 			}
 		})
 	}

@@ -58,14 +58,17 @@ const (
 	dirVariable = "ROBUSTNESS_DIR"
 )
 
-// leases returns those of a scenario, one for each handover. The first guards by labels if asked for.
-func leases(labelled bool) []scenarios.Lease {
+// leases returns those of a scenario, one for each handover. If asked for, the first guards by labels of objects and of their
+// namespace, which is not its own, and the second has late creates deleted.
+func leases(selecting bool) []scenarios.Lease {
 	// Its objects forget operations while they are still repeated.
 	lazy := scenarios.Lease{Name: "lazy", Handover: v1alpha1.HandoverLazy, History: 5}
-	if labelled {
-		lazy.Labels = map[string]string{"example.com/guarded": "yes"}
+	sealed := scenarios.Lease{Name: "sealed", Handover: v1alpha1.HandoverSeal}
+	if selecting {
+		lazy.Labels, lazy.Elsewhere = map[string]string{"example.com/guarded": "yes"}, true
+		sealed.LateCreates = v1alpha1.LateCreatesDelete
 	}
-	return []scenarios.Lease{lazy, {Name: "sealed", Handover: v1alpha1.HandoverSeal}}
+	return []scenarios.Lease{lazy, sealed}
 }
 
 // TestSingle has one API server and one member of etcd.

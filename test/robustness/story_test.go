@@ -214,6 +214,23 @@ func (s *story) restored(at int64, lease history.LeaseState, object *history.Obj
 	return s
 }
 
+// elsewhere returns the history with the guarded objects in a namespace of their own.
+func elsewhere(run *history.Run) *history.Run {
+	moved := *run
+	moved.Meta.Leases, moved.Truth = slices.Clone(run.Meta.Leases), slices.Clone(run.Truth)
+	for i := range moved.Meta.Leases {
+		moved.Meta.Leases[i].Elsewhere = "m"
+	}
+	for i, event := range moved.Truth {
+		if event.Object != nil {
+			there := *event
+			there.Namespace = "m"
+			moved.Truth[i] = &there
+		}
+	}
+	return &moved
+}
+
 // failing returns the names of the checks that a history fails.
 func failing(run *history.Run) []string {
 	slices.SortFunc(run.Ops, func(a, b *history.Op) int { return int(a.Invoke - b.Invoke) })

@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -239,7 +240,12 @@ type Lease struct {
 	History int `json:"history,omitempty"`
 	// Objects are the names of the guarded objects that clients write.
 	Objects []string `json:"objects"`
+	// Elsewhere is their namespace if it is not the lease's: the guard has a namespaceSelector then.
+	Elsewhere string `json:"elsewhere,omitempty"`
 }
+
+// ObjectNamespace returns the namespace of the guarded objects.
+func (l Lease) ObjectNamespace() string { return cmp.Or(l.Elsewhere, l.Namespace) }
 
 // Meta says which run it was.
 type Meta struct {

@@ -107,6 +107,8 @@ type Index struct {
 	MadeBy map[int64]*Commit
 
 	byID map[int64]*history.Op
+	// guarding are the leases by the namespace of their objects.
+	guarding map[string]*Lease
 	// asked are the objects whose last mark is the product's intent to delete them.
 	asked  map[life]bool
 	newest int64
@@ -138,9 +140,10 @@ func (x *Index) problem(format string, args ...any) {
 
 // New makes the index of a history.
 func New(run *history.Run) *Index {
-	x := &Index{Run: run, Leases: map[history.LeaseRef]*Lease{}, MadeBy: map[int64]*Commit{}, byID: map[int64]*history.Op{}, asked: map[life]bool{}}
+	x := &Index{Run: run, Leases: map[history.LeaseRef]*Lease{}, MadeBy: map[int64]*Commit{}, byID: map[int64]*history.Op{}, guarding: map[string]*Lease{}, asked: map[life]bool{}}
 	for _, lease := range run.Meta.Leases {
-		x.Leases[lease.LeaseRef] = &Lease{Lease: lease}
+		indexed := &Lease{Lease: lease}
+		x.Leases[lease.LeaseRef], x.guarding[lease.ObjectNamespace()] = indexed, indexed
 	}
 	acquisitions := map[string]*history.Op{}
 	deleted := map[life]*history.Op{}
@@ -209,7 +212,7 @@ func (x *Index) walk(acquisitions map[string]*history.Op, deleted map[life]*hist
 			}
 			continue
 		}
-		lease := x.Leases[history.LeaseRef{Namespace: event.Namespace, Name: event.Namespace}]
+		lease := x.guarding[event.Namespace]
 		if lease == nil {
 			continue
 		}

@@ -104,14 +104,14 @@ func partition(x *index.Index, lease *index.Lease, object string) (state, []porc
 func (b *builder) initial(epoch int) state {
 	s := state{epoch: epoch, revision: b.index.Run.Meta.Epochs[epoch].Base}
 	for _, event := range b.index.Run.Truth {
-		if event.Epoch != epoch || !event.Initial || event.Namespace != b.lease.Namespace {
+		if event.Epoch != epoch || !event.Initial {
 			continue
 		}
 		switch {
-		case event.Lease != nil && event.Name == b.lease.Name:
+		case event.Lease != nil && event.Namespace == b.lease.Namespace && event.Name == b.lease.Name:
 			l := event.Lease
 			s.exists, s.held, s.generation, s.term, s.sealed = true, l.Holder != "", l.Generation, l.Term, l.SealedGeneration
-		case event.Object != nil && event.Name == b.object:
+		case event.Object != nil && event.Namespace == b.lease.ObjectNamespace() && event.Name == b.object:
 			mark := event.Object.Marks[b.lease.Name]
 			s.object, s.objectRevision, s.mark, s.markTerm = true, event.Revision, index.Generation(mark), index.Term(mark)
 		}

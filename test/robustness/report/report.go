@@ -138,7 +138,7 @@ func Summarize(out io.Writer, x *index.Index, s validate.Stats) {
 	say("scenario %s, seed %d, %s of traffic, %d epochs of the store", meta.Scenario, meta.Seed,
 		time.Duration(meta.End-meta.Begin).Round(time.Second), len(meta.Epochs))
 	say("%d operations, %d commits (%d stamps), %d handovers, %d releases", s.Operations, s.Commits, s.Stamps, s.Handovers, s.Releases)
-	say("writes sent after their term had ended: %d; in flight at its end and committed after it: %d; late creates: %d", s.Late, s.InFlight, s.LateCreates)
+	say("writes sent after their term had ended: %d; in flight at its end and committed after it: %d; late creates: %d, of which the product has deleted %d", s.Late, s.InFlight, s.LateCreates, s.Removed)
 	say("unanswered writes that were committed: %d; commits by one of several unanswered deletes: %d; commits while a lease was deleted: %d",
 		s.UnknownResolved, s.UnsureDeletes, s.Unguarded)
 	r := s.Repetitions

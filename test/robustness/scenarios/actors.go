@@ -67,12 +67,19 @@ func (w *World) grant(ctx context.Context, lease history.Lease) error {
 	meta := metav1.ObjectMeta{Name: "worker-of-" + lease.Name}
 	namespaced := meta
 	namespaced.Namespace = lease.Namespace
-	for _, o := range []client.Object{
+	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}
+	granted := []client.Object{
 		&rbacv1.Role{ObjectMeta: namespaced, Rules: rules},
-		&rbacv1.RoleBinding{ObjectMeta: namespaced, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}},
+		&rbacv1.RoleBinding{ObjectMeta: namespaced, Subjects: subjects, RoleRef: role},
 		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: extra.ClusterRole},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}},
-	} {
+	}
+	if lease.Elsewhere != "" {
+		elsewhere := meta
+		elsewhere.Namespace = lease.Elsewhere
+		granted = append(granted, &rbacv1.Role{ObjectMeta: elsewhere, Rules: rules[:1]}, &rbacv1.RoleBinding{ObjectMeta: elsewhere, Subjects: subjects, RoleRef: role})
+	}
+	for _, o := range granted {
 		if err := w.admin.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T: %w", o, err)
 		}

@@ -55,6 +55,8 @@ type Lease struct {
 	History int32
 	// Labels, if there are any, are those of guarded objects: the guard has an objectSelector then.
 	Labels map[string]string
+	// Elsewhere puts the guarded objects into a namespace of their own: the guard has a namespaceSelector then.
+	Elsewhere bool
 }
 
 // ManagerVariable names a binary of the manager to run instead of one that is built.

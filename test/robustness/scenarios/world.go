@@ -111,15 +111,22 @@ func (w *World) start(ctx context.Context) error {
 	return w.prepareActors(ctx)
 }
 
-// createLease makes a namespace with a lease that is in force.
+// createLease makes the namespaces of a lease, and a lease that is in force.
 func (w *World) createLease(ctx context.Context, lease Lease) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lease.Name}}
-	if err := w.admin.Create(ctx, namespace); err != nil {
-		return fmt.Errorf("create namespace: %w", err)
-	}
 	entry := history.Lease{LeaseRef: history.LeaseRef{Namespace: lease.Name, Name: lease.Name}, Handover: string(lease.Handover), LateCreates: string(lease.LateCreates), History: lease.history()}
 	for i := range objects {
 		entry.Objects = append(entry.Objects, "report-"+strconv.Itoa(i))
+	}
+	namespaces := []string{lease.Name}
+	if lease.Elsewhere {
+		entry.Elsewhere = lease.Name + "-objects"
+		namespaces = append(namespaces, entry.Elsewhere)
+	}
+	for _, name := range namespaces {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: guardedLabels(lease, name != lease.Name)}}
+		if err := w.admin.Create(ctx, namespace); err != nil {
+			return fmt.Errorf("create namespace: %w", err)
+		}
 	}
 	w.meta.Leases = append(w.meta.Leases, entry)
 	return w.eventually(ctx, "create lease "+lease.Name, func(ctx context.Context) error {
@@ -137,7 +144,18 @@ func (w *World) newLease(lease Lease) *v1alpha1.FencedLease {
 		if len(lease.Labels) > 0 {
 			l.Spec.Guards[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: lease.Labels}
 		}
+		if lease.Elsewhere {
+			l.Spec.Guards[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: guardedLabels(lease, true)}
+		}
 	})
+}
+
+// guardedLabels are those of the namespace of a lease's objects, if it is not the lease's.
+func guardedLabels(lease Lease, elsewhere bool) map[string]string {
+	if !elsewhere {
+		return nil
+	}
+	return map[string]string{"example.com/guarded-by": lease.Name}
 }
 
 // eventually tries until it succeeds.

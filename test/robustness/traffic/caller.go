@@ -221,9 +221,9 @@ func seen(op *history.Op, answer []byte) []history.Seen {
 	}
 }
 
-// path returns the path of objects of the lease's namespace.
+// path returns the path of guarded objects.
 func (c *caller) path(parts ...string) string {
-	path := "/apis/" + env.GuardedGroup + "/" + env.ReportVersion + "/namespaces/" + c.actor.config.Lease.Namespace + "/reports"
+	path := "/apis/" + env.GuardedGroup + "/" + env.ReportVersion + "/namespaces/" + c.actor.config.Lease.ObjectNamespace() + "/reports"
 	for _, part := range parts {
 		path += "/" + part
 	}

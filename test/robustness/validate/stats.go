@@ -14,7 +14,8 @@ type Stats struct {
 	// Late are the writes that were sent after their term had ended, InFlight those that were on their way at its end and
 	// were committed after it.
 	Late, InFlight int
-	LateCreates    int
+	// LateCreates are all, Removed those that the product has deleted.
+	LateCreates, Removed int
 	// BroughtBack are refusals of terms that a restore made the holder's again.
 	BroughtBack     int
 	Unguarded       int
@@ -65,8 +66,12 @@ func Count(x *index.Index) Stats {
 		}
 		for _, c := range lease.Commits {
 			s.Commits++
-			if c.Part == index.Stamp {
+			switch c.Part {
+			case index.Stamp:
 				s.Stamps++
+			case index.Removed:
+				s.Removed++
+			case index.Main, index.Status, index.Scale, index.Gone:
 			}
 			if c.Unguarded {
 				s.Unguarded++
