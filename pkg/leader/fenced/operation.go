@@ -49,7 +49,8 @@ type operationKey struct{}
 // text. It is recorded on each object by itself: one operation may write several objects, each once. A second write of one
 // object takes an operation of its own, or is made with the context without one.
 //
-// The operation is that of all leases, or of those named; of two in a context the inner one counts.
+// The operation is that of all leases, or of those named; of two in a context the inner one counts. A write that presents two
+// operations, each for a lease of its own, is a replay if both are recorded, and refused if one is.
 func WithOperation(ctx context.Context, id string, leases ...types.NamespacedName) (context.Context, *Operation, error) {
 	if err := CheckOperation(id); err != nil {
 		return nil, nil, err

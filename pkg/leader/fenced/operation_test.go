@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -222,6 +223,87 @@ func TestReplaysOfAnObject(t *testing.T) {
 					// Without an operation nothing is a replay.
 					if err := write(t.Context(), made(server), report("")); err == nil {
 						t.Errorf("%s: a write without an operation ends well", carrier)
+					}
+				}
+			})
+		}
+	}
+}
+
+// another is a possession of a second lease that guards Reports.
+type another struct{ operated }
+
+func (*another) Lease() types.NamespacedName {
+	return types.NamespacedName{Namespace: "reports", Name: "other"}
+}
+
+func (*another) Token() token.Token { return token.Token{Generation: 7, Term: "aaaaaaaa"} }
+
+// With one operation for both leases, one record says that the write was made: the other lease may keep none. Of two operations each
+// needs its own: that one is recorded tells nothing of the other, which was not applied with this write.
+func TestAReplayOfTwoOperationsNeedsTheRecordsOfBoth(t *testing.T) {
+	stored := func(mine, others string) *unstructured.Unstructured {
+		o := report("")
+		annotations := map[string]string{}
+		for name, records := range map[string]string{"report-writer": mine, "other": others} {
+			if records != "" {
+				annotations[v1alpha1.OperationsKey(name)] = records
+			}
+		}
+		o.SetAnnotations(annotations)
+		return o
+	}
+	for name, test := range map[string]struct {
+		one          bool // operation of both leases
+		stored       *unstructured.Unstructured
+		mine, others bool
+		fails        bool
+	}{
+		"two, of which both are recorded":        {stored: stored("a=3", "b=4"), mine: true, others: true},
+		"two, of which the first is recorded":    {stored: stored("a=3", ""), fails: true},
+		"two, of which the second is recorded":   {stored: stored("c=3", "b=4"), fails: true},
+		"two, each recorded for the other lease": {stored: stored("b=3", "a=4"), fails: true},
+		"one, recorded for both":                 {one: true, stored: stored("a=3", "a=4"), mine: true, others: true},
+		"one, recorded for the first":            {one: true, stored: stored("a=3", ""), mine: true},
+		"one, recorded for the second":           {one: true, stored: stored("", "a=4"), others: true},
+	} {
+		for verb, write := range writes() {
+			t.Run(name+", "+verb, func(t *testing.T) {
+				for carrier, made := range map[string]func(c client.Client) client.Client{
+					"annotation": func(c client.Client) client.Client { return fenced.Client(fenced.Client(c, &operated{}), &another{}) },
+					"request": func(c client.Client) client.Client {
+						return fenced.Replaying(fenced.Replaying(c, &operated{}), &another{})
+					},
+				} {
+					ctx, a := withOperation(t, "a")
+					b := a
+					if !test.one {
+						var err error
+						if ctx, b, err = fenced.WithOperation(ctx, "b", (&another{}).Lease()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					err := write(ctx, made(&answering{answer: applied(fenced.AlreadyApplied, "a=3"), stored: test.stored}), report(""))
+					if (err != nil) != test.fails {
+						t.Errorf("%s: %v", carrier, err)
+					}
+					if _, ok := fenced.AlreadyAppliedRecord(err); test.fails && !ok {
+						t.Errorf("%s: %v does not say what was applied", carrier, err)
+					}
+					var want, got []types.NamespacedName
+					if test.mine {
+						want = append(want, (&operated{}).Lease())
+					}
+					if test.others {
+						want = append(want, (&another{}).Lease())
+					}
+					for _, o := range slices.Compact([]*fenced.Operation{a, b}) {
+						for _, r := range o.Replays() {
+							got = append(got, r.Lease)
+						}
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("%s: leases of the replays (-want +got):\n%s", carrier, diff)
 					}
 				}
 			})

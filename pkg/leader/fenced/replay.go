@@ -58,6 +58,7 @@ func (c *fencedClient) replay(ctx context.Context, obj client.Object, marks []ma
 	case errRead != nil || obj.GetUID() != "" && obj.GetUID() != current.GetUID():
 		return nil, told
 	}
+	recorded := map[*Operation][]Replay{}
 	for _, m := range presented {
 		record, found := operation.Find(current.GetAnnotations()[v1alpha1.OperationsKey(m.lease.Name)], m.operation.id)
 		if !found {
@@ -67,11 +68,26 @@ func (c *fencedClient) replay(ctx context.Context, obj client.Object, marks []ma
 		if errKind != nil {
 			return nil, errKind
 		}
-		m.operation.replayed(Replay{Lease: m.lease, Kind: gvk.GroupKind(), Object: client.ObjectKeyFromObject(current), Record: record})
-		return current, nil
+		recorded[m.operation] = append(recorded[m.operation],
+			Replay{Lease: m.lease, Kind: gvk.GroupKind(), Object: client.ObjectKeyFromObject(current), Record: record})
 	}
-	// What was read is another object, or comes from a cache that is behind.
-	return nil, told
+	if len(recorded) == 0 {
+		// What was read is another object, or comes from a cache that is behind.
+		return nil, told
+	}
+	// One record is enough for an operation of several leases, as another lease may keep none. Of several operations each
+	// needs its own: the write that was applied before was another one than this, of which nothing was written.
+	for _, m := range presented {
+		if recorded[m.operation] == nil {
+			return nil, fmt.Errorf("write operation %s of FencedLease %s, which is not recorded, together with one that was applied before: %w", m.operation.id, m.lease, told)
+		}
+	}
+	for o, replays := range recorded {
+		for _, r := range replays {
+			o.replayed(r)
+		}
+	}
+	return current, nil
 }
 
 // mayHideReplay reports whether an API server answers like this before the fence sees the write, also if it repeats one:

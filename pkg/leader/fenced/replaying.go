@@ -5,6 +5,7 @@ package fenced
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,8 +23,15 @@ func ReadingBy(reader client.Reader) ClientOption {
 // Replaying returns a client that answers replays of operations with success, as one of Client does, for a client whose
 // requests carry the token already: one that was made from the configuration of Wrap. It derives names for generateName
 // from the operation as well, and deletes with an operation need a uid.
+//
+// For objects that several leases guard, the client is given to Replaying once for each, with nothing in between.
 func Replaying(c client.Client, possession Possession, opts ...ClientOption) client.Client {
 	r := &replayingClient{Client: c, fenced: &fencedClient{inner: c, reader: c, stampers: []*stamper{newStamper(possession)}}}
+	if below, ok := c.(*replayingClient); ok {
+		r.Client = below.Client
+		r.fenced.inner, r.fenced.reader = below.fenced.inner, below.fenced.reader
+		r.fenced.stampers = append(slices.Clone(below.fenced.stampers), r.fenced.stampers...)
+	}
 	for _, option := range opts {
 		option(r.fenced)
 	}
