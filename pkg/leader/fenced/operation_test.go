@@ -438,6 +438,22 @@ func TestADeleteOfAnOperationIsAboutOneObject(t *testing.T) {
 	}
 }
 
+// It has no uid: the repetition would delete what was created since.
+func TestADeleteOfManyIsNoOperation(t *testing.T) {
+	ctx, _ := withOperation(t, "import-17")
+	server := &answering{}
+	c := fenced.Replaying(server, &operated{})
+	if err := c.DeleteAllOf(ctx, report(""), client.InNamespace("reports")); !errors.Is(err, fenced.ErrDeleteWithoutUID) || len(server.calls) > 0 {
+		t.Errorf("of guarded objects: %v, sent %v", err, server.calls)
+	}
+	if err := c.DeleteAllOf(ctx, report(""), client.InNamespace("elsewhere")); err != nil || len(server.calls) != 1 {
+		t.Errorf("of other objects: %v, sent %v", err, server.calls)
+	}
+	if err := c.DeleteAllOf(t.Context(), report(""), client.InNamespace("reports")); err != nil || len(server.calls) != 2 {
+		t.Errorf("without an operation: %v, sent %v", err, server.calls)
+	}
+}
+
 func TestLookupOperation(t *testing.T) {
 	lease := (&held{}).Lease()
 	for name, test := range map[string]struct {

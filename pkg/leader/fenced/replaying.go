@@ -5,6 +5,7 @@ package fenced
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +23,7 @@ func ReadingBy(reader client.Reader) ClientOption {
 
 // Replaying returns a client that answers replays of operations with success, as one of Client does, for a client whose
 // requests carry the token already: one that was made from the configuration of Wrap. It derives names for generateName
-// from the operation as well, and deletes with an operation need a uid.
+// from the operation as well, and deletes with an operation need a uid, so that DeleteAllOf is refused.
 //
 // For objects that several leases guard, the client is given to Replaying once for each, with nothing in between.
 func Replaying(c client.Client, possession Possession, opts ...ClientOption) client.Client {
@@ -102,4 +103,25 @@ func (r *replayingClient) Delete(ctx context.Context, obj client.Object, opts ..
 		return r.Client.Delete(ctx, obj, opts...)
 	}
 	return r.fenced.deleteGuarded(ctx, obj, opts, (*deletion).once)
+}
+
+// DeleteAllOf is refused with an operation for guarded objects: it is about all that are there, each time.
+func (r *replayingClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+	if !operates(ctx, r.fenced.stampers) {
+		return r.Client.DeleteAllOf(ctx, obj, opts...)
+	}
+	options := client.DeleteAllOfOptions{}
+	options.ApplyOptions(opts)
+	gvk, err := r.GroupVersionKindFor(obj)
+	if err != nil {
+		return err
+	}
+	guarding, err := r.fenced.guarding(gvk, options.Namespace, subresourceMain)
+	if err != nil {
+		return err
+	}
+	if operates(ctx, guarding) {
+		return fmt.Errorf("%s: %w", describe("deletecollection", gvk, subresourceMain), ErrDeleteWithoutUID)
+	}
+	return r.Client.DeleteAllOf(ctx, obj, opts...)
 }
