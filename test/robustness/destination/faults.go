@@ -17,8 +17,8 @@ import (
 const (
 	// backup is the name of the backup that restores put back.
 	backup = "backup"
-	// before is how many operations before a backup are repeated after it was put back.
-	before = 20
+	// before is how many operations before a backup, and before it is put back, are repeated afterwards.
+	before = 10
 )
 
 // Crash kills the server and starts it again.
@@ -46,7 +46,7 @@ func (w *World) aside(ctx context.Context, f func(db *sql.DB) error) error {
 // the present term before anybody can connect, as docs/destinations.md says.
 func (w *World) Restore(ctx context.Context, between time.Duration, raise bool) error {
 	server := w.options.Server
-	around := span{backup: w.present()}
+	around := w.lately(before)
 	next := Epoch{Origin: int(w.epoch.Load()), Backup: history.Now()}
 	if err := server.Kill(); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (w *World) Restore(ctx context.Context, between time.Duration, raise bool) 
 		return err
 	}
 	wait(ctx, between)
-	around.end = w.present()
+	around = append(around, w.lately(before)...)
 	if err := server.Kill(); err != nil {
 		return err
 	}

@@ -159,10 +159,10 @@ func (x *index) countReplay(s Stats, call *Call) {
 // Least is what a run must have met.
 func Least() Stats {
 	return Stats{
-		handovers: 15, calls: 800, applied: 150, replayed: 100, older: 20, later: 20, atOnce: 3,
+		handovers: 15, calls: 800, applied: 150, replayed: 100, older: 20, later: 20, atOnce: 2,
 		LostAnswer: 10, resolved: 5, LateCommit: 10, lateResolved: 3, lateUndone: 1, Pause: 10, pausedEnded: 3,
 		unknown: 3, settled: 1, lookedUp: 20, lookedUpNot: 5, takes: 10, stale: 50, forked: 1,
-		beyondHorizon: 1, kept: 3, undone: 1,
+		beyondHorizon: 1, kept: 2, undone: 1,
 		Crash: 2, Restore: 2, RaisedRow: 1, IssuerUndo: 1, RaisedLease: 1,
 	}
 }

@@ -63,8 +63,8 @@ type World struct {
 	forks  atomic.Int64
 	haste  atomic.Bool
 	number atomic.Int64
-	// restored says which operations were the present ones at the last backup that was put back, and when it was.
-	restored atomic.Pointer[span]
+	// restored are operations that were applied shortly before and after the last backup that was put back.
+	restored atomic.Pointer[[]key]
 	writers  sync.WaitGroup
 	// inFull is ended when writers may write no more.
 	inFull context.Context //nolint:containedctx // writers outlive the call that begins them
@@ -163,8 +163,18 @@ func (w *World) soFar(ctx context.Context, db *sql.DB) (*Run, error) {
 	return &run, nil
 }
 
-// span is the numbers of the operations that were the present ones at a backup, and when writing ended before it was put back.
-type span struct{ backup, end int64 }
+// lately returns the operations that were applied last, at most some of them.
+func (w *World) lately(most int) []key {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var keys []key
+	for _, call := range slices.Backward(w.run.Calls) {
+		if call.Outcome == Applied && len(keys) < most {
+			keys = append(keys, key{call.Row, call.Operation})
+		}
+	}
+	return keys
+}
 
 // present returns the number of the present operation.
 func (w *World) present() int64 { return (history.Now() - w.begun) / int64(jobLength) }

@@ -118,7 +118,7 @@ type choice struct {
 	row   string
 	fault string
 	// back is how many operations before the present one it asks for. Doubtful asks for one that somebody did not know of, or,
-	// after a restore, for one of the time around the backup. Which chooses among them.
+	// after a restore, for one that was applied shortly before or after the backup. Which chooses among them.
 	back     int
 	doubtful bool
 	which    int
@@ -172,12 +172,8 @@ func (o *writer) choose() choice {
 func (o *writer) about(what choice) key {
 	w := o.world
 	if what.doubtful {
-		if span := w.restored.Load(); span != nil && what.which%2 == 0 {
-			number := span.backup - 1 - int64(what.which/4)%before
-			if what.which%4 == 0 {
-				number = span.backup + int64(what.which/4)%(span.end-span.backup+1)
-			}
-			return key{what.row, job(number)}
+		if around := w.restored.Load(); around != nil && len(*around) > 0 && what.which%2 == 0 {
+			return (*around)[what.which/2%len(*around)]
 		}
 		if doubt, ok := w.doubt(what.which / 2); ok {
 			return doubt
