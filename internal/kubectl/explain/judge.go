@@ -231,8 +231,9 @@ func (o *Options) decide(ctx context.Context, e *explanation, view *leaseView, w
 	}
 	if has && judged.New != nil && w.subresource != send.SubresourceScale {
 		text := presented.String()
-		if e.carrier == send.CarrierAnnotation {
-			text = presented.Possession().String() + "/explain"
+		if e.carrier == send.CarrierAnnotation && presented.Operation == "" {
+			// Another value than the stored one, as every write has it. It names nothing that the object may record.
+			text += "/" + token.NoncePrefix + "explain"
 		}
 		if e.carrier == send.CarrierAnnotation || w.subresource == "" {
 			judged.New.Annotations[key] = text // by the writer, or by the policy that stamps
