@@ -272,22 +272,23 @@ func (s *suite) sealIsResumed(r *running) {
 	namespace := s.env.CreateNamespace(s)
 	const objects, stampedFirst = 400, 150
 	s.fill(namespace, "many-", objects, nil)
-	var stamps atomic.Int64
+	var stamps, answers atomic.Int64
 	enough := make(chan struct{})
 	config := s.env.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/reports/") {
-				switch n := stamps.Add(1); {
-				case n == stampedFirst+1:
-					close(enough)
-					fallthrough
-				case n > stampedFirst:
-					<-request.Context().Done()
-					return nil, request.Context().Err()
-				}
+			if request.Method != http.MethodPatch || !strings.Contains(request.URL.Path, "/reports/") {
+				return next.RoundTrip(request)
 			}
-			return next.RoundTrip(request)
+			if stamps.Add(1) > stampedFirst {
+				<-request.Context().Done()
+				return nil, request.Context().Err()
+			}
+			response, err := next.RoundTrip(request)
+			if answers.Add(1) == stampedFirst {
+				close(enough) // none is under way that the end of the replica could cut off
+			}
+			return response, err
 		})
 	})
 	metrics := seal.NewMetrics()
