@@ -47,7 +47,8 @@ func celPresentsBusiness() string {
 
 // celLimits is a map of the limits that are not the default, by place, resource and lease: the largest limit of all guards
 // of a lease for a resource. The place of a wide guard is *; in the lease's own namespace it counts with the others there.
-func celLimits(guards []placed) string {
+// It comes in parts that API servers can read, at least one.
+func celLimits(guards []placed) []string {
 	const anywhere = "*"
 	limits, wideAtHome := map[string]int32{}, map[string]int32{}
 	raise := func(limits map[string]int32, key string, limit int32) {
@@ -79,7 +80,23 @@ func celLimits(guards []placed) string {
 			pairs = append(pairs, celString(key)+": "+strconv.Itoa(int(limits[key])))
 		}
 	}
-	return "{" + strings.Join(pairs, ", ") + "}"
+	var maps []string
+	for _, part := range celParts(pairs, func(pair string) int { return len(pair) }) {
+		maps = append(maps, "{"+strings.Join(part, ", ")+"}")
+	}
+	return maps
+}
+
+// celLimit is the limit of the lease of the key k, where the limits come in so many parts.
+func celLimit(parts int) string {
+	var found strings.Builder
+	for _, place := range []string{"variables.here", "variables.anywhere"} {
+		for i := range parts {
+			limits := "variables." + celPart("limits", i)
+			found.WriteString("(" + place + " + " + celLease + ") in " + limits + " ? " + limits + "[" + place + " + " + celLease + "] : ")
+		}
+	}
+	return "(" + found.String() + strconv.Itoa(defaultHistory) + ")"
 }
 
 const (
@@ -93,16 +110,14 @@ const (
 	celMoved = "object != null && (oldObject == null || object.metadata.?managedFields != oldObject.metadata.?managedFields)"
 )
 
-// celRecord is the list of the operations that record an operation: token is the expression of the token that the write
-// presents for the lease of the key k, and clock that of what is added to the record as its time. A record of the operation
+// celRecord is the list of the operations that record an operation: text is the expression of the token that the write
+// presents for the lease of the key k, clock that of what is added to the record as its time, and limit that of the limit. A record of the operation
 // that is there already stays, and so does everything where the limit is 0: what the writer itself has made of the
 // annotation is undone.
-func celRecord(text, clock string) string {
+func celRecord(text, clock, limit string) string {
 	lease := celLease
 	key := "('" + v1alpha1.OperationsPrefix + "' + " + lease + ")"
 	stored := "(" + key + " in variables.stored ? variables.stored[" + key + "] : '')"
-	limit := "((variables.here + " + lease + ") in variables.limits ? variables.limits[variables.here + " + lease + "] : " +
-		"(variables.anywhere + " + lease + ") in variables.limits ? variables.limits[variables.anywhere + " + lease + "] : " + strconv.Itoa(defaultHistory) + ")"
 	operation := text + ".split('/')[1]"
 	records := stored + ".split(' ')"
 	kept := "(" + stored + " == '' ? [] : " + records + ".slice(0, " + records + ".size() < " + limit + " ? " + records + ".size() : " + limit + " - 1))"
@@ -125,9 +140,9 @@ func celKept() string {
 }
 
 // celRecorded is the list of the operations that record the business operations which a write presents.
-func celRecorded() string {
+func celRecorded(limit string) string {
 	record := func(tokens, clock string) string {
-		return "variables." + tokens + ".transformList(k, v, " + celIsBusiness("v") + ", " + celRecord("v", clock) + ").flatten()"
+		return "variables." + tokens + ".transformList(k, v, " + celIsBusiness("v") + ", " + celRecord("v", clock, limit) + ").flatten()"
 	}
 	return record("carried", "(variables.moved ? variables.clock : '')") + " + " + record("written", "variables.clock")
 }

@@ -52,8 +52,7 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 				Name:       "marked-or-carrying",
 				Expression: celMatch(in, isProbe, "("+celHasStored+" || "+celHasExtra+" || "+celHasAnnotation("object", celIsRecords)+" || "+celHasAnnotation("oldObject", celIsRecords)+")"),
 			}},
-			Variables: []admissionv1.Variable{
-				{Name: "audited", Expression: celAudited(resolved.placed)},
+			Variables: append(celAudited(resolved.placed), []admissionv1.Variable{
 				{Name: "marks", Expression: celStored + ".transformMap(k, v, " + celIsMark + " && " + celIsToken + " && " + audited + ", v)"},
 				{Name: "now", Expression: celAnnotations},
 				{Name: "stored", Expression: celStored},
@@ -61,7 +60,7 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 				{Name: "lost", Expression: "variables.marks.transformList(k, v, !(k in variables.now) || !variables.now[k].matches('" + celToken + "') || " +
 					fmt.Sprintf(celGeneration, "variables.now[k]") + " < " + fmt.Sprintf(celGeneration, "v") + ", k)"},
 				{Name: "several", Expression: "has(request.userInfo.extra) ? request.userInfo.extra.transformList(k, v, " + celIsMark + " && v.size() != 1 && " + audited + ", k) : []"},
-			},
+			}...),
 			Validations: []admissionv1.Validation{
 				{
 					Expression: "!(" + isProbe + ")",
@@ -106,6 +105,7 @@ func marksPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash str
 // carries its token in the name of its field manager.
 func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash string) *admissionv1.MutatingAdmissionPolicy {
 	isProbe := celOwnGroup + " && " + celIsProbe(probe.Name(probe.Policies, hash))
+	limits := celLimits(resolved.placed)
 	stamp := celIsMark + " && v.size() == 1 && v[0].matches('" + celToken + "') && " +
 		"(!(k in variables.now) || variables.now[k] == v[0] || (k in variables.stored && variables.now[k] == variables.stored[k]))"
 	return &admissionv1.MutatingAdmissionPolicy{
@@ -118,7 +118,7 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 				Name:       "carrying-or-recorded",
 				Expression: celMatch(in, isProbe, "("+strings.Join([]string{celHasExtra, celPresentsBusiness(), celTakesRecords(), "(" + celStamp(in.Sealer) + ")"}, " || ")+")"),
 			}},
-			Variables: []admissionv1.Variable{
+			Variables: append(celVariables("limits", limits), []admissionv1.Variable{
 				{Name: "now", Expression: celAnnotations},
 				{Name: "stored", Expression: celStored},
 				{Name: "carried", Expression: "has(request.userInfo.extra) ? request.userInfo.extra.transformMap(k, v, " + stamp + ", v[0]) : {}"},
@@ -126,11 +126,10 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 					"!(has(request.userInfo.extra) && k in request.userInfo.extra), v)"},
 				{Name: "here", Expression: celHere},
 				{Name: "anywhere", Expression: celAnywhere},
-				{Name: "limits", Expression: celLimits(resolved.placed)},
 				{Name: "clock", Expression: celClock},
 				{Name: "moved", Expression: celMoved},
 				{Name: "stamp", Expression: "(" + celStamp(in.Sealer) + ") ? " + celFieldManager + ".split('" + seal.Separator + "') : []"},
-			},
+			}...),
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
 				JSONPatch: &admissionv1.JSONPatch{Expression: strings.Join([]string{
@@ -138,7 +137,7 @@ func stampsPolicy(in Input, resolved resolution, meta metav1.ObjectMeta, hash st
 					"(" + isProbe + " ? [" + celAddAnnotation("'"+probe.StampAnnotation+"'", "'"+probe.Stamped(hash)+"'") + "] : [])",
 					"variables.carried.transformList(k, v, " + celAddAnnotation("k", "v") + ")",
 					celKept(),
-					celRecorded(),
+					celRecorded(celLimit(len(limits))),
 					celStamped(),
 				}, " + ")},
 			}},
@@ -214,42 +213,6 @@ func celHasAnnotation(object, condition string) string {
 
 func celAddAnnotation(key, value string) string {
 	return "JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(" + key + "), value: " + value + "}"
-}
-
-// celAudited is the list of the leases in Audit that guard where the request writes. A lease is left out only for the
-// resources' namespaces that it guards itself, so that it never opens another lease of its name.
-func celAudited(guards []placed) string {
-	own := map[string]map[string]bool{}
-	wide := map[string]map[string]bool{}
-	for _, g := range guards {
-		if !g.audit {
-			continue
-		}
-		where, in := own, g.namespace
-		if g.selector != nil {
-			where, in = wide, celSelects(g.selector)
-		}
-		if where[in] == nil {
-			where[in] = map[string]bool{}
-		}
-		where[in][g.lease] = true
-	}
-	terms := []string{}
-	if len(own) > 0 {
-		var pairs []string
-		for _, namespace := range sortedKeys(own) {
-			pairs = append(pairs, celString(namespace)+": "+celList(sortedKeys(own[namespace])))
-		}
-		byNamespace := "{" + strings.Join(pairs, ", ") + "}"
-		terms = append(terms, "(has(request.namespace) && request.namespace in "+celList(sortedKeys(own))+" ? "+byNamespace+"[request.namespace] : [])")
-	}
-	for _, selects := range sortedKeys(wide) {
-		terms = append(terms, "("+selects+" ? "+celList(sortedKeys(wide[selects]))+" : [])")
-	}
-	if len(terms) == 0 {
-		return "[]"
-	}
-	return strings.Join(terms, " + ")
 }
 
 // celSelects is true where a wide guard reaches: cluster-scoped objects, and namespaces whose labels match.
