@@ -98,7 +98,7 @@ func TestTheCommandsOfTheInstallationGuideAreAllAccountedFor(t *testing.T) {
 		"Let the manager read what is guarded, and seal it": "above",
 		"Guard something":     "above",
 		"What a worker needs": "above",
-		"With Helm":           "hack/chart/helmtest renders and lints the chart; the helm program is not a dependency",
+		"With Helm":           "TestTheHelmSectionWorks",
 		"With cert-manager":   "test/manifests applies the overlay to cert-manager's definitions; internal/manager changes certificates",
 		"On kind":             "the workflow of hosted CI is to run the end-to-end specs on kind: the page says that nobody has",
 		"Without a registry":  "test/e2e imports the archive that make image-archive writes",
