@@ -16,7 +16,8 @@ import (
 type ClientOption func(*fencedClient)
 
 // ReadingBy says by which reader the object is read to which an operation was applied before. It must ask the API server.
-// Without this option the client itself is asked; if that reads from a cache which is behind, a replay stays an error.
+// Without this option the client itself is asked; if that reads from a cache which is behind, a replay stays an error. A delete
+// of one version of an object that the cache does not hold may then be told NotFound where it is a conflict.
 func ReadingBy(reader client.Reader) ClientOption {
 	return func(c *fencedClient) { c.reader = reader }
 }
