@@ -77,11 +77,11 @@ func TestSingle(t *testing.T) {
 		Name: "single", APIServers: 1, EtcdMembers: 1, Leases: leases(false),
 		Faults: func(w *scenarios.World) []scenarios.Choice {
 			return slices.Concat(w.Leaders(), w.LeaderNetwork(), w.WebhookNetwork(), w.APIServers(),
-				[]scenarios.Choice{w.Certificates(), w.Restore(false)})
+				[]scenarios.Choice{w.Certificates(), w.LateCreate(), w.Restore(false)})
 		},
 	}, validate.Minimum{
 		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50,
-		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindClock, scenarios.KindCertificates, scenarios.KindRotation, scenarios.KindRestore}),
+		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindClock, scenarios.KindCertificates, scenarios.KindRotation, scenarios.KindLateCreate, scenarios.KindRestore}),
 	})
 }
 
@@ -91,11 +91,11 @@ func TestThree(t *testing.T) {
 		Name: "three", APIServers: 2, EtcdMembers: 3, Leases: leases(true),
 		Faults: func(w *scenarios.World) []scenarios.Choice {
 			return slices.Concat(w.Leaders()[:2], w.Managers(), w.ManagerNetwork(), w.Etcd(), w.EtcdNetwork(), w.APIServers(),
-				[]scenarios.Choice{w.LeaseDeleted(), w.HandoverChanged(), w.Restore(true)})
+				[]scenarios.Choice{w.LeaseDeleted(), w.HandoverChanged(), w.LateCreate(), w.Restore(true)})
 		},
 	}, validate.Minimum{
 		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50,
-		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindLeaseDeleted, scenarios.KindHandover, scenarios.KindRestoreBump}),
+		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindLeaseDeleted, scenarios.KindHandover, scenarios.KindLateCreate, scenarios.KindRestoreBump}),
 	})
 }
 

@@ -25,7 +25,7 @@ type Fault struct {
 	// Begin breaks it, and End mends it and returns when it works again. Effect, if not nil, is asked before End and says what
 	// was seen of it, or nothing if it had no effect.
 	Begin, End func(ctx context.Context) error
-	Effect     func() string
+	Effect     func(ctx context.Context) string
 }
 
 // Injector runs faults and records them.
@@ -49,7 +49,7 @@ func (i *Injector) Inject(ctx context.Context, fault Fault) error {
 		err = pause(ctx, hold)
 	}
 	if fault.Effect != nil {
-		entry.Effect = fault.Effect()
+		entry.Effect = fault.Effect(ctx)
 	}
 	// It is mended in any case, so that the run can go on or end in order.
 	err = errors.Join(err, fault.End(ctx))
@@ -107,7 +107,7 @@ func Network(target string, proxy *env.Proxy, mode env.ProxyMode, delay time.Dur
 			proxy.Set(env.ProxyPass, 0)
 			return nil
 		},
-		Effect: func() string {
+		Effect: func(context.Context) string {
 			if n := proxy.Affected() - before; n > 0 {
 				return fmt.Sprintf("%d transfers or connections", n)
 			}

@@ -185,5 +185,5 @@ func (w *World) EtcdNetwork() []Choice {
 // All are all faults.
 func (w *World) All() []Choice {
 	return slices.Concat(w.Leaders(), w.LeaderNetwork(), w.Managers(), w.ManagerNetwork(), w.WebhookNetwork(), w.APIServers(), w.Etcd(), w.EtcdNetwork(),
-		[]Choice{w.Certificates(), w.LeaseDeleted(), w.HandoverChanged(), w.Restore(false), w.Restore(true)})
+		[]Choice{w.Certificates(), w.LeaseDeleted(), w.HandoverChanged(), w.LateCreate(), w.Restore(false), w.Restore(true)})
 }

@@ -34,6 +34,7 @@ const (
 	KindRotation     = "certificates rotated"
 	KindLeaseDeleted = "lease deleted"
 	KindHandover     = "handover changed"
+	KindLateCreate   = "late create"
 	KindRestore      = "restore without raised revisions"
 	KindRestoreBump  = "restore with raised revisions"
 

@@ -37,11 +37,13 @@ type actor struct {
 	// resign ends the present work when it can.
 	resign  chan struct{}
 	writers sync.WaitGroup
-	fail    func(error)
+	// latest is the writer of the latest term, for what it is told to do.
+	latest atomic.Pointer[writer]
+	fail   func(error)
 }
 
-// Main is an actor's main function. It reads commands from in: "clock <duration>" steps its clock, "resign" gives the lease
-// up. It ends with in.
+// Main is an actor's main function. It reads commands from in: "clock <duration>" steps its clock, "create <name>" creates an
+// object under the latest term, "resign" gives the lease up. It ends with in.
 func Main(ctx context.Context, text string, in io.Reader) error {
 	var config Config
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
@@ -62,7 +64,7 @@ func Main(ctx context.Context, text string, in io.Reader) error {
 	go func() {
 		defer cancel(nil)
 		for lines := bufio.NewScanner(in); lines.Scan(); {
-			a.command(lines.Text())
+			a.command(ctx, lines.Text())
 		}
 	}()
 	a.writers.Go(func() { a.steals(ctx) })
@@ -84,10 +86,20 @@ func Main(ctx context.Context, text string, in io.Reader) error {
 	return a.log.Close()
 }
 
-func (a *actor) command(line string) {
+func (a *actor) command(ctx context.Context, line string) {
 	if step, ok := strings.CutPrefix(line, "clock "); ok {
 		if d, err := time.ParseDuration(step); err == nil {
 			a.clock.step(d)
+		}
+		return
+	}
+	if name, ok := strings.CutPrefix(line, "create "); ok {
+		if latest := a.latest.Load(); latest != nil {
+			own := *latest
+			own.caller = a.caller(name)
+			a.writers.Go(func() {
+				own.operate(ctx, choice{verb: history.Create, carrier: history.Annotation, object: name, back: ordinary}, "")
+			})
 		}
 		return
 	}
@@ -139,6 +151,7 @@ func (a *actor) work(ctx, running context.Context, h holding) error {
 			return err
 		}
 	}
+	a.latest.Store(&w)
 	for i := range a.config.Workers {
 		own := w
 		own.choices = newChooser(a.config, ordinal, i)
