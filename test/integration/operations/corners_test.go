@@ -161,10 +161,11 @@ var _ = Describe("Records", func() {
 			Expect(s.apply(ctx, name, id)).To(Succeed())
 		}
 		Expect(admin.Delete(ctx, s.lease)).To(Succeed())
-		// Until the policies know that nothing is guarded here any more, nobody may write this.
-		Eventually(func() error {
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"unprotected=1"}}}`, v1alpha1.OperationsKey("another"))
-			return admin.Patch(ctx, env.BareReport(s.namespace, name), client.RawPatch(types.MergePatchType, patch))
+		// Until the stamping policy knows that nothing is guarded here any more.
+		Eventually(func(g Gomega) {
+			o, patch := env.BareReport(s.namespace, name), fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, s.key(), s.token("import-4"))
+			g.Expect(admin.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.DryRunAll)).To(Succeed())
+			g.Expect(o.GetAnnotations()[v1alpha1.OperationsKey(s.lease.Name)]).NotTo(HavePrefix("import-4="))
 		}).Should(Succeed())
 		Expect(s.apply(ctx, name, "import-4")).To(Succeed())
 		s.lease = s.another(ctx, s.lease.Name)
