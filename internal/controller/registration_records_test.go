@@ -210,7 +210,7 @@ func clockOf(o *unstructured.Unstructured) (newest time.Time) {
 
 // recordedBy returns what the records of a lease must be after the stamping policy, written with package operation where what
 // is stored is well-formed, and whether a record was added.
-func recordedBy(t *rapid.T, r request, name string) (text string, there, added bool) {
+func recordedBy(r request, name string) (text string, there, added bool) {
 	key, limit := v1alpha1.OperationsKey(name), recordLimits[name]
 	stored, recorded := annotationsOf(r.old)[key]
 	text, there = annotationsOf(r.object)[key]
@@ -408,7 +408,7 @@ func recordsAgree(p *policies, draw func(*rapid.T) request) func(*rapid.T) {
 		stamped := request{old: r.old, object: p.stamped(ctx, t, r), extra: r.extra}
 		want = true
 		for name := range recordLimits {
-			text, there, added := recordedBy(t, r, name)
+			text, there, added := recordedBy(r, name)
 			got, has := annotationsOf(stamped.object)[v1alpha1.OperationsKey(name)]
 			if got != text || has != there {
 				t.Fatalf("records of %s: want %q (%v), got %q (%v)\n%v", name, text, there, got, has, r)
