@@ -353,6 +353,6 @@ func (p *Proxy) rewritten(raw []byte) []byte {
 		return raw
 	}
 	changed := slices.Concat(before, []byte(p.rewrite(string(statement))), after)
-	binary.BigEndian.PutUint32(changed[1:], uint32(len(changed)-1)) //nolint:gosec // it is small
+	binary.BigEndian.PutUint32(changed[1:], uint32(len(changed)-1))
 	return changed
 }

@@ -241,10 +241,10 @@ func TestChecks(t *testing.T) {
 // A run that did little is no proof.
 func TestAnIdleRunFails(t *testing.T) {
 	x := index.New(newStory(lazy).acquired(10, 33, "a").write(1, history.Create, 33, "a", 20, 30).run)
-	least := validate.Minimum{Operations: 2, Commits: 2, Handovers: 2, Late: 1, PerVerb: 1, PerCarrier: 1, Repetitions: 10, Faults: []string{"SIGSTOP"}}
+	least := validate.Minimum{Operations: 2, Commits: 2, Handovers: 2, Late: 1, PerVerb: 1, PerCarrier: 1, Repetitions: 50, Restored: 1, Faults: []string{"SIGSTOP"}}
 	// Operations, commits, handovers, late writes; all verbs but create; accepted by all carriers but annotation, and refused
-	// by all but wrap; four kinds of repetitions; the fault.
-	want := 4 + 4 + (len(history.Writes()) - 1) + 3 + 4 + 1
+	// by all but wrap; five kinds of repetitions, and two after a restore; the fault.
+	want := 4 + 4 + (len(history.Writes()) - 1) + 3 + 4 + 1 + 3
 	if found := validate.Preconditions(least).Run(x); len(found) != want {
 		t.Errorf("want %d, got %d: %q", want, len(found), found)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencedlease/fencedlease/test/robustness/history"
 	"github.com/fencedlease/fencedlease/test/robustness/index"
+	"github.com/fencedlease/fencedlease/test/robustness/validate"
 )
 
 // Names of the checks of operations.
@@ -139,5 +140,24 @@ func TestOperationsAreAppliedOnce(t *testing.T) {
 				t.Errorf("failing checks (-want +got):\n%s\n%v", diff, index.New(c.story.run).Problems)
 			}
 		})
+	}
+}
+
+// Repetitions are counted as what they are, also across a restore.
+func TestRepetitionsAreCounted(t *testing.T) {
+	s := newStory(lazy).acquired(10, 33, "a").job(1, history.Create, 33, "a", "j1", 20, 30, "j1=33")
+	lease, object := s.lease, s.object
+	s.job(2, history.MergePatch, 33, "a", "j2", 40, 50, "j2=33 j1=33")
+	s.told(3, 33, "a", "j2", "AlreadyApplied", "j2=33", 45, 60) // at once
+	s.told(4, 33, "a", "j1", "AlreadyApplied", "j1=33", 70, 80) // after a newer one
+	s.acquired(90, 34, "b").told(5, 34, "b", "j2", "AlreadyApplied", "j2=33", 95, 100)
+	s.restored(200, lease, object, 12)
+	s.told(6, 33, "a", "j1", "AlreadyApplied", "j1=33", 210, 220)
+	s.job(7, history.MergePatch, 33, "a", "j2", 230, 240, "j2=33 j1=33")
+	s.told(8, 33, "a", "j2", "AlreadyApplied", "j2=33", 250, 260)
+	s.run.Meta.Leases[0].History = 2
+	want := validate.Repetitions{Applied: 3, Told: 5, Later: 1, Older: 1, AtOnce: 1, Kept: 1, Undone: 1}
+	if diff := cmp.Diff(want, validate.CountRepetitions(index.New(s.run))); diff != "" {
+		t.Errorf("figures (-want +got):\n%s", diff)
 	}
 }

@@ -80,7 +80,7 @@ func TestSingle(t *testing.T) {
 				[]scenarios.Choice{w.Certificates(), w.LateCreate(), w.Restore(false)})
 		},
 	}, validate.Minimum{
-		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50,
+		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50, Restored: 1,
 		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindClock, scenarios.KindCertificates, scenarios.KindRotation, scenarios.KindLateCreate, scenarios.KindRestore}),
 	})
 }
@@ -94,7 +94,7 @@ func TestThree(t *testing.T) {
 				[]scenarios.Choice{w.LeaseDeleted(), w.HandoverChanged(), w.LateCreate(), w.Restore(true)})
 		},
 	}, validate.Minimum{
-		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50,
+		Operations: 2000, Commits: 800, Handovers: 10, Late: 100, PerVerb: 5, PerCarrier: 5, Repetitions: 50, Restored: 1,
 		Faults: slices.Concat(networks(), []string{scenarios.KindPause, scenarios.KindKill, scenarios.KindLeaseDeleted, scenarios.KindHandover, scenarios.KindLateCreate, scenarios.KindRestoreBump}),
 	})
 }

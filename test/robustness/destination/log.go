@@ -40,7 +40,7 @@ func readLog(ctx context.Context, db *sql.DB, name string) ([]Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT data FROM pg_logical_slot_peek_changes($1, NULL, NULL, 'include-xids', '0')", slot+"_"+name)
+	rows, err := db.QueryContext(ctx, "SELECT data FROM pg_logical_slot_peek_changes($1, upto_lsn => NULL, upto_nchanges => NULL, VARIADIC options => ARRAY['include-xids', '0'])", slot+"_"+name)
 	if err != nil {
 		return nil, fmt.Errorf("read the log of the database: %w", err)
 	}
@@ -52,10 +52,10 @@ func readLog(ctx context.Context, db *sql.DB, name string) ([]Commit, error) {
 		if err := rows.Scan(&line); err != nil {
 			return nil, fmt.Errorf("read the log of the database: %w", err)
 		}
-		switch {
-		case line == "BEGIN":
+		switch line {
+		case "BEGIN":
 			open = nil
-		case line == "COMMIT":
+		case "COMMIT":
 			commits = append(commits, open...)
 		default:
 			if open, err = logged(open, line); err != nil {

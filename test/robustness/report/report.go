@@ -142,8 +142,8 @@ func Summarize(out io.Writer, x *index.Index, s validate.Stats) {
 	say("unanswered writes that were committed: %d; commits by one of several unanswered deletes: %d; commits while a lease was deleted: %d",
 		s.UnknownResolved, s.UnsureDeletes, s.Unguarded)
 	r := s.Repetitions
-	say("business operations: %d applied, %d repetitions told so: %d after a newer operation, %d under a later generation, %d after a lost answer, %d sent by two processes at once, %d with the annotation as stored",
-		r.Applied, r.Told, r.Older, r.Later, r.Lost, r.AtOnce, r.Inherited)
+	say("business operations: %d applied, %d repetitions told so: %d after a newer operation, %d under a later generation, %d after a lost answer, %d sent by two processes at once, %d of what a restore had kept, %d with the annotation as stored",
+		r.Applied, r.Told, r.Older, r.Later, r.Lost, r.AtOnce, r.Kept, r.Inherited)
 	say("applied again as the record was gone: %d, as a restore had undone it: %d, as a credential presents no annotation that is as stored: %d", r.Forgotten, r.Undone, r.Unseen)
 	say("refusals of terms that a restore had brought back: %d", s.BroughtBack)
 	outcomes := []history.Outcome{history.OK, history.Refused, history.Early, history.Failed, history.NotSent, history.Unknown}

@@ -32,6 +32,7 @@ type actor struct {
 	rest   *rest.Config
 	log    *history.Log
 	clock  *steppedClock
+	memory memory
 	ids    atomic.Int64
 	terms  atomic.Int64
 	// resign ends the present work when it can.

@@ -19,6 +19,8 @@ import (
 const (
 	// assistantPace is by how much an assistant is slower than a writer of a term.
 	assistantPace = 8
+	// togetherOf is in how many operations of an assistant one is made at the moment at which the others make it, too.
+	togetherOf = 4
 	// glance is how often an assistant looks at the lease.
 	glance = int64(500 * time.Millisecond)
 )
@@ -42,8 +44,18 @@ func (a *actor) assist(ctx context.Context) {
 	w := writer{choices: newChooser(config, 0, 0), ended: func() bool { return false }, plain: plain, caller: a.caller("assistant")}
 	for looked := int64(0); ; {
 		what := w.choices.next()
-		if !wait(ctx, time.Duration(int64(a.config.Pace)*int64(what.pause*assistantPace)/1000)) {
+		pause := time.Duration(int64(a.config.Pace) * int64(what.pause*assistantPace) / 1000)
+		together := what.which%togetherOf == 0
+		if together {
+			pause = time.Duration(jobLength - history.Now()%jobLength)
+		}
+		if !wait(ctx, pause) {
 			return
+		}
+		if together {
+			// All who do this ask for the same operation on the same object.
+			what.verb, what.back, what.lost = history.Apply, 0, 0
+			what.object = a.config.Lease.Objects[history.Now()/jobLength%int64(len(a.config.Lease.Objects))]
 		}
 		if now := history.Now(); now-looked > glance || w.token.IsZero() {
 			w.token, err = tokenOf(ctx, lease)

@@ -19,6 +19,8 @@ type choice struct {
 	back int
 	// lost, if it is not 0, says in milliseconds when the client stops to wait for the answer.
 	lost int
+	// which chooses among what the process remembers, and whether an assistant asks at the moment at which all others do.
+	which int
 	// again says that it repeats one that got no answer.
 	again bool
 	// pause is the pause before it, in thousandths of the mean.
@@ -111,7 +113,10 @@ func (c *chooser) next() choice {
 	what := choice{
 		verb: pick(c.random, verbs), carrier: pick(c.random, c.carriers),
 		object: c.objects[c.random.IntN(len(c.objects))], pause: c.random.IntN(2000),
-		back: pick(c.random, c.jobs), lost: pick(c.random, losses),
+		back: pick(c.random, c.jobs), lost: pick(c.random, losses), which: c.random.IntN(1 << 16),
+	}
+	if what.verb.Deletes() && what.object == c.objects[0] {
+		what.object = c.objects[len(c.objects)-1] // the first one stays, so that its operations can be repeated after a restore
 	}
 	if what.verb.Reads() || what.carrier == history.None {
 		what.back = ordinary

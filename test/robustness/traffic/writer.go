@@ -75,6 +75,12 @@ func (w *writer) run(ctx context.Context) {
 // repeat makes an operation, and makes a business operation again for as long as nobody says what became of it.
 func (w *writer) repeat(ctx context.Context, what choice) history.Outcome {
 	job := what.job()
+	if remembered := w.actor.memory.again(what.which); job != "" && remembered != "" {
+		job, what.object = remembered, w.actor.config.Lease.Objects[0]
+		if what.verb.Deletes() {
+			what.verb = history.MergePatch
+		}
+	}
 	outcome := w.operate(ctx, what, job)
 	for attempt := 1; attempt < attempts && job != "" && outcome == history.Unknown; attempt++ {
 		what.lost, what.again = 0, attempt%2 == 1
@@ -124,6 +130,7 @@ func (w *writer) operate(ctx context.Context, what choice, job string) history.O
 		}
 	}
 	w.send(ctx, client, *c)
+	w.actor.memory.told(c.op, w.actor.config.Lease.Objects[0])
 	return c.op.Outcome
 }
 

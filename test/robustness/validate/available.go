@@ -130,8 +130,12 @@ type Minimum struct {
 	// PerVerb and PerCarrier are the least numbers of accepted writes.
 	PerVerb, PerCarrier int
 	// Repetitions is the least number of business operations that were refused as they had been applied. A tenth of it must have
-	// followed newer operations, a tenth have come under a later generation, and a tenth after a lost answer.
+	// followed newer operations, a tenth have come under a later generation, a tenth after a lost answer, and one in 25 have been
+	// sent by two processes at once.
 	Repetitions int
+	// Restored is the least number of operations that were repeated after a restore and applied again as it had undone them, and of
+	// those that were refused as it had kept them.
+	Restored int
 	// Faults are kinds that must have taken effect.
 	Faults []string
 }
@@ -155,6 +159,9 @@ func Preconditions(least Minimum) Check {
 		atLeast("repetitions after newer operations", stats.Repetitions.Older, least.Repetitions/10)
 		atLeast("repetitions under a later generation", stats.Repetitions.Later, least.Repetitions/10)
 		atLeast("repetitions after a lost answer", stats.Repetitions.Lost, least.Repetitions/10)
+		atLeast("repetitions by two processes at once", stats.Repetitions.AtOnce, least.Repetitions/25)
+		atLeast("repetitions of what a restore had kept", stats.Repetitions.Kept, least.Restored)
+		atLeast("repetitions of what a restore had undone", stats.Repetitions.Undone, least.Restored)
 		for _, verb := range history.Writes() {
 			atLeast("accepted "+string(verb), stats.Verbs[verb][history.OK], least.PerVerb)
 		}

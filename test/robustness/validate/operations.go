@@ -233,8 +233,9 @@ type Repetitions struct {
 	// generation, Older those after which others were applied, Lost those whose client had sent them before and got no
 	// answer.
 	Inherited, Later, Older, Lost int
-	// AtOnce are those that two processes had sent at once, of which one was applied and the other was told.
-	AtOnce int
+	// AtOnce are those that two processes had sent at once, of which one was applied and the other was told. Kept are those of
+	// Told that were applied before a restore, which has kept them.
+	AtOnce, Kept int
 	// Forgotten are those that were applied again as the record was gone, Undone those that were applied again as a restore had
 	// undone them, Unseen those that presented nothing, as the annotation was as it is stored and a credential told the term.
 	Forgotten, Undone, Unseen int
@@ -289,6 +290,9 @@ func CountRepetitions(x *index.Index) Repetitions {
 			if appliedAtOnce(lease, op) {
 				r.AtOnce++
 			}
+			if fromBackup(lease, op, x.Run.Meta.Epoch(op)) {
+				r.Kept++
+			}
 		}
 	}
 	return r
@@ -300,4 +304,19 @@ func appliedAtOnce(lease *index.Lease, op *history.Op) bool {
 		return c.Op != nil && c.Name == op.Object && c.Op.Operation == op.Operation && process(c.Op) != process(op) &&
 			c.Op.Invoke <= op.Return && op.Invoke <= c.Op.Return
 	})
+}
+
+// fromBackup tells whether the operation that a call repeats was applied before the last restore, and not after it.
+func fromBackup(lease *index.Lease, op *history.Op, epoch int) bool {
+	before := false
+	for _, c := range lease.Commits {
+		if c.Op == nil || c.Part != index.Main || c.Name != op.Object || c.Op.Operation != op.Operation {
+			continue
+		}
+		if c.Epoch == epoch {
+			return false
+		}
+		before = before || c.Epoch < epoch
+	}
+	return before
 }
