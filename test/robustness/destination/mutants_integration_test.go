@@ -42,7 +42,7 @@ func TestMutants(t *testing.T) {
 				"SELECT clock_timestamp() FROM control WHERE $4::text <> '' AND octet_length($6::bytea) > 0"}},
 			want: once},
 		"operations are forgotten too early": {
-			pieces: []replaced{{"position <= $8::bigint", "position <= $8::bigint + 10"}},
+			pieces: []replaced{{"position <= $8::bigint", "position <= $8::bigint + 13"}},
 			want:   once},
 		"a lookup does not wait for the transaction of a lost COMMIT": {
 			pieces: []replaced{

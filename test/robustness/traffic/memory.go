@@ -72,5 +72,10 @@ func (m *memory) again(which int) string {
 	if which%doubts != 0 || len(m.repeat) == 0 || history.Now() > m.until {
 		return ""
 	}
-	return m.repeat[which/doubts%len(m.repeat)].job
+	// Half of the time one of the newest third: what is undone is among these.
+	from, chosen := m.repeat, which/doubts
+	if chosen%2 == 0 {
+		from = from[len(from)*2/3:]
+	}
+	return from[chosen/2%len(from)].job
 }
