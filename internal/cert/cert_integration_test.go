@@ -456,6 +456,31 @@ func TestWhatWasTrustedBeforeTheElectionStaysTrusted(t *testing.T) {
 	c.Expect(parseTrust([][]byte{r.rotator.Bundle()}).covers(other.cert)).To(BeFalse())
 }
 
+// A restore of the store takes the webhook configurations back, and nothing may tell those who apply the bundle of it: the next
+// CA would wait for its trust until the last one has ended.
+func TestABundleThatWasTakenBackIsHandedOutAgain(t *testing.T) {
+	c := newCluster(t)
+	r := c.newReplica(t)
+	c.Expect(r.rotator.sync(t.Context())).To(Succeed())
+	changes := r.rotator.Subscribe()
+	c.Expect(changes).To(Receive())
+	c.config.apply(r.rotator.Bundle())
+	c.Expect(r.rotator.sync(t.Context())).To(Succeed())
+	c.Expect(changes).NotTo(Receive(), "all is as it should be")
+	earlier := r.rotator.Bundle()
+	c.clock.Step(r.opts.CALife * 2 / 3)
+	c.Expect(r.rotator.sync(t.Context())).To(Succeed())
+	c.Expect(changes).To(Receive(), "the next CA is to be trusted")
+	c.config.apply(r.rotator.Bundle())
+
+	c.config.apply(earlier)
+	c.Expect(r.rotator.sync(t.Context())).To(Succeed())
+	c.Expect(changes).To(Receive())
+	c.config.apply(r.rotator.Bundle())
+	c.Expect(r.rotator.sync(t.Context())).To(Succeed())
+	c.Expect(changes).NotTo(Receive())
+}
+
 func TestTheSecretIsLabelledAndOpaque(t *testing.T) {
 	c := newCluster(t)
 	r := c.newReplica(t)

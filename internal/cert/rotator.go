@@ -52,8 +52,8 @@ func (r *Rotator) Bundle() []byte {
 	return slices.Clone(r.bundle)
 }
 
-// Subscribe returns a channel that gets a value after each change of the bundle, also after the first. Changes in quick
-// succession give one value. The channel lasts as long as the Rotator.
+// Subscribe returns a channel that gets a value after each change of the bundle, also after the first, and with each check
+// that finds a webhook configuration without it. Changes in quick succession give one value. The channel lasts as long as the Rotator.
 func (r *Rotator) Subscribe() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,9 +86,30 @@ func (r *Rotator) sync(ctx context.Context) error {
 	r.authority.mu.Lock()
 	defer r.authority.mu.Unlock()
 	for range maxSteps {
-		if more, err := r.step(ctx); err != nil || !more {
+		more, err := r.step(ctx)
+		if err != nil {
 			return err
 		}
+		if !more {
+			break
+		}
+	}
+	return r.remind(ctx)
+}
+
+// remind tells subscribers of the bundle once more if a webhook configuration does not carry all of it: somebody has changed
+// it, or a restore of the store has taken it back, of which no watch tells. It is called with the lock of the authority held.
+func (r *Rotator) remind(ctx context.Context) error {
+	s := r.authority.known.Load()
+	if s == nil || !r.adopted {
+		return nil
+	}
+	installed, err := r.authority.installed(ctx)
+	if err != nil {
+		return err
+	}
+	if !installed.carries(s.trusted()) {
+		r.tell()
 	}
 	return nil
 }
@@ -221,11 +242,17 @@ func raced(err error) (more bool, other error) {
 // publish hands out the bundle, if it is another one than before.
 func (r *Rotator) publish(bundle []byte) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if bytes.Equal(r.bundle, bundle) {
-		return
-	}
+	same := bytes.Equal(r.bundle, bundle)
 	r.bundle = bundle
+	r.mu.Unlock()
+	if !same {
+		r.tell()
+	}
+}
+
+func (r *Rotator) tell() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, ch := range r.subscribers {
 		notify(ch)
 	}

@@ -103,15 +103,12 @@ const (
 	healed
 )
 
-// applyWhenDifferent makes one object as it is wanted. The watched copy that writer reads from is trusted only when it says
-// that nothing is to be done: if it is wrong, its own update wakes us. Everything else is read from the API server. before
-// is the hash of the registration that was applied last.
+// applyWhenDifferent makes one object as it is wanted. It is read from the API server each time, as a watched copy may be of
+// a history that a restore of the store has undone: no event tells of that until the store has come as far again. before is
+// the hash of the registration that was applied last.
 func applyWhenDifferent(ctx context.Context, writer client.Client, live client.Reader, w wanted, before string) (change, error) {
 	key := client.ObjectKeyFromObject(w.object)
 	done := healed
-	if err := writer.Get(ctx, key, w.live); err == nil && w.equal(w.live) {
-		return unchanged, nil
-	}
 	switch err := live.Get(ctx, key, w.live); {
 	case apierrors.IsNotFound(err):
 	case err != nil:

@@ -6,6 +6,8 @@
 package controller
 
 import (
+	"context"
+	"reflect"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,6 +19,17 @@ import (
 
 	"github.com/fencedlease/fencedlease/test/env"
 )
+
+// outdated reads every object as it was once: a watched copy after a restore of the store, of which no event tells.
+type outdated struct {
+	client.Client
+	object client.Object
+}
+
+func (o outdated) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(o.object.DeepCopyObject()).Elem())
+	return nil
+}
 
 // An object that was written by others, by hand or by a manager of another registration, is healed, and can be changed
 // afterwards: nobody but the controller owns anything of it, so that entries that are given up go whole.
@@ -77,6 +90,23 @@ func TestWhatWasHealedCanChange(t *testing.T) {
 		}
 		return done
 	}
+	if apply("restored") != healed {
+		t.Error("want the configuration written")
+	}
+	t.Run("after a restore", func(t *testing.T) {
+		o := configuration("restored")
+		kept := &admissionv1.ValidatingWebhookConfiguration{}
+		must(c.Get(t.Context(), client.ObjectKeyFromObject(o), kept))
+		apply("past")
+		w := wanted{
+			"ValidatingWebhookConfiguration", o, &admissionv1.ValidatingWebhookConfiguration{},
+			contentOf(func(o *admissionv1.ValidatingWebhookConfiguration) any { return o.Webhooks }),
+			applyv1.ValidatingWebhookConfiguration("test-guards"),
+		}
+		if done, err := applyWhenDifferent(t.Context(), outdated{c, kept}, c, w, ""); err != nil || done == unchanged {
+			t.Errorf("it is taken for what it was before: %v, %v", done, err)
+		}
+	})
 	byHand := func(patch string) {
 		t.Helper()
 		must(c.Patch(t.Context(), configuration(), client.RawPatch(types.JSONPatchType, []byte(patch)), client.FieldOwner("kubectl-edit")))

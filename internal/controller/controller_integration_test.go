@@ -775,7 +775,7 @@ func bundleByService(s *suite, r *running) {
 	}()
 	current := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ValidationName}}
 	s.must(s.client.Delete(s.Context(), current))
-	if changed, err := injectBundle(s.Context(), s.client, Endpoint{ServiceName: "x"}, s.bundle); changed || err != nil {
+	if changed, err := injectBundle(s.Context(), s.client, s.client, Endpoint{ServiceName: "x"}, s.bundle); changed || err != nil {
 		s.Errorf("injecting into nothing: %v, %v", changed, err)
 	}
 	manifest := func() *unstructured.Unstructured {
@@ -797,7 +797,7 @@ func bundleByService(s *suite, r *running) {
 	}
 	apply()
 	for pass, wantChanged := range []bool{true, false} {
-		changed, err := injectBundle(s.Context(), s.client, Endpoint{ServiceName: "webhook", ServiceNamespace: managerNamespace}, s.bundle)
+		changed, err := injectBundle(s.Context(), s.client, s.client, Endpoint{ServiceName: "webhook", ServiceNamespace: managerNamespace}, s.bundle)
 		if err != nil || changed != wantChanged {
 			s.Errorf("pass %d: changed %v, %v, want %v", pass, changed, err, wantChanged)
 		}

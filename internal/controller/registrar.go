@@ -82,7 +82,7 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 	unprotected := r.protect(ctx, in)
 	done, err := r.apply(ctx, registration)
 	if err == nil {
-		_, err = injectBundle(ctx, r.client, r.opts.Endpoint, bundle)
+		_, err = injectBundle(ctx, r.client, r.live, r.opts.Endpoint, bundle)
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: r.opts.ProbeInterval}, nil

@@ -20,10 +20,10 @@ import (
 // Service it applies nothing else, so whoever applies the manifest, by whatever tool, and the controller never write the
 // same field. By URL it also has to replace the Service of the manifest, which apply cannot: use that for clusters whose
 // API servers cannot reach Services only.
-func injectBundle(ctx context.Context, c client.Client, endpoint Endpoint, bundle []byte) (changed bool, err error) {
+func injectBundle(ctx context.Context, c client.Client, reader client.Reader, endpoint Endpoint, bundle []byte) (changed bool, err error) {
 	live := &admissionv1.ValidatingWebhookConfiguration{}
-	// From the watched copy. An old one costs an apply that changes nothing, or a conflict.
-	if err := c.Get(ctx, client.ObjectKey{Name: ValidationName}, live); err != nil {
+	// From the API server, see applyWhenDifferent.
+	if err := reader.Get(ctx, client.ObjectKey{Name: ValidationName}, live); err != nil {
 		if apierrors.IsNotFound(err) {
 			// Not installed, or being uninstalled: there is nothing to give the bundle to. Its watch tells when it comes.
 			return false, nil
@@ -66,7 +66,7 @@ func redirect(
 	if !changed {
 		return false, nil
 	}
-	// An update is conditioned on the resourceVersion of the copy.
+	// An update is conditioned on the resourceVersion that was read.
 	if err := c.Update(ctx, updated, FieldManager); err != nil {
 		return false, fmt.Errorf("update ValidatingWebhookConfiguration %s: %w", ValidationName, err)
 	}
