@@ -70,6 +70,14 @@ func replicaBehind(b *env.Balancer) func(*manager.Options) {
 	}
 }
 
+// startBefore starts one more replica, which gets reviews when it is ready, as by a Service.
+func (w *world) startBefore(t *testing.T, b *env.Balancer, mutation func(*manager.Options)) *product.Manager {
+	t.Helper()
+	m := w.start(t, mutation, func(o *manager.Options) { o.LeaderElect, o.WebhookURL = true, b.URL })
+	b.Add(m.Port)
+	return m
+}
+
 func (w *world) testReplicas(t *testing.T) {
 	b := w.cluster.StartBalancer(t)
 	first := w.start(t, replicaBehind(b))
@@ -122,8 +130,7 @@ func (w *world) testReplacement(t *testing.T) {
 	writing := w.guard(t).keepWriting(t, 8)
 	writing.more(t, 20)
 	for range 2 {
-		next := w.start(t, drains, func(o *manager.Options) { o.LeaderElect, o.WebhookURL = true, b.URL })
-		b.Add(next.Port)
+		next := w.startBefore(t, b, drains)
 		ended := make(chan error, 1)
 		go func() { ended <- old.Stop() }()
 		eventually(t, "unready", func() error {
@@ -154,7 +161,7 @@ func (w *world) testLostElection(t *testing.T) {
 	must(t, err)
 	defer func() { _ = first.Stop() }()
 	writing := w.guard(t).keepWriting(t, 8)
-	second := w.start(t, drains, replicaBehind(b))
+	second := w.startBefore(t, b, drains)
 	writing.more(t, 20)
 
 	lease := &coordinationv1.Lease{}
