@@ -121,6 +121,11 @@ run_specs() {
   KUBECTL=$(find_kubectl)
   export KUBECTL
   if [[ -e $out/previous.yaml ]]; then export E2E_PREVIOUS_MANIFESTS=$out/previous.yaml E2E_PREVIOUS_IMAGE=$previous_image; fi
+  # The definitions of its kinds, of which nothing is compiled. They are fetched here, as the node has no way to the network.
+  local certmanager=github.com/cert-manager/cert-manager
+  go -C hack/crds mod download "$certmanager"
+  E2E_CERT_MANAGER=$(go -C hack/crds list -m -f '{{.Dir}}' "$certmanager")/deploy/crds
+  export E2E_CERT_MANAGER
   local verbose=(-test.v)
   if [[ ${E2E_JSON:-} == yes ]]; then
     as=(go tool test2json -t -p github.com/fencedlease/fencedlease/test/e2e)

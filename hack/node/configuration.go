@@ -90,6 +90,8 @@ imageGCLowThresholdPercent: 99
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 makeIPTablesUtilChains: false
 shutdownGracePeriod: 0s
+# How soon changed Secrets are seen in pods: a minute is long for a test.
+syncFrequency: 10s
 `
 
 // conntrack: its limits belong to the machine.

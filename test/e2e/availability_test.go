@@ -289,23 +289,31 @@ func forwards(ctx context.Context) []string {
 func issuer(ctx context.Context, ports []string) (string, error) {
 	common := ""
 	for _, port := range ports {
-		// Only looked at: who is trusted is up to the API server.
-		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
-		connection, err := dialer.DialContext(ctx, "tcp", "localhost:"+port)
+		served, err := serving(ctx, port)
 		if err != nil {
 			return "", err
 		}
-		name := ""
-		if served, ok := connection.(*tls.Conn); ok {
-			name = served.ConnectionState().PeerCertificates[0].Issuer.CommonName
-		}
-		if err := connection.Close(); err != nil {
-			return "", err
-		}
+		name := served.Issuer.CommonName
 		if common != "" && name != common {
 			return "", errors.New("managers serve certificates of two authorities")
 		}
 		common = name
 	}
 	return common, nil
+}
+
+// serving returns the certificate that is served on a local port.
+func serving(ctx context.Context, port string) (served *x509.Certificate, err error) {
+	// Only looked at: who is trusted is up to the API server.
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
+	connection, err := dialer.DialContext(ctx, "tcp", "localhost:"+port)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, connection.Close()) }()
+	secure, ok := connection.(*tls.Conn)
+	if !ok || len(secure.ConnectionState().PeerCertificates) == 0 {
+		return nil, errors.New("no certificate is served")
+	}
+	return secure.ConnectionState().PeerCertificates[0], nil
 }

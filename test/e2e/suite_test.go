@@ -83,6 +83,7 @@ var _ = Describe("FencedLease, installed", Ordered, ContinueOnFailure, func() {
 	securitySpecs()
 	storySpecs()
 	availabilitySpecs()
+	certManagerSpecs()
 	lifecycleSpecs()
 })
 
