@@ -66,8 +66,9 @@ func (r *registrar) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result,
 		return ctrl.Result{RequeueAfter: r.opts.ProbeInterval}, nil
 	}
 	leases := &v1alpha1.FencedLeaseList{}
-	// From the watched copy: what it lacks is registered in a later pass, and Ready says until then that it is not.
-	if err := r.client.List(ctx, leases); err != nil {
+	// From the API server: a watched copy may never learn of a lease that a restore of the store has brought back, which says of
+	// itself that its guards are in force.
+	if err := r.live.List(ctx, leases); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list FencedLeases: %w", err)
 	}
 	in, installable, err := r.observe(ctx, leases.Items, bundle)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 )
@@ -110,11 +112,15 @@ func (v *View) newReflector(ctx context.Context, s *store) *cache.Reflector {
 	})
 }
 
-// consistentSource makes the first list of a reflector a consistent read: a reflector asks for "any age" (resourceVersion
-// 0) to spare etcd, and an API server may then answer with what it had before a restore.
+// consistentSource makes the lists of a reflector consistent reads: a reflector asks for "any age" (resourceVersion 0) to
+// spare etcd, and an API server may then answer with what it had before a restore. It also makes the reflector list again
+// when a watch has ended, rather than go on with another one from the version that it has: a store that was restored in
+// between has come as far again meanwhile, and no event tells of what is different before that.
 type consistentSource struct {
 	cache.ListerWatcherWithContext
 	source cache.ListerWatcher
+	// watched says that there has been a watch since the last list. Only the reflector's goroutine uses it.
+	watched bool
 }
 
 var (
@@ -126,7 +132,20 @@ func (c *consistentSource) ListWithContext(ctx context.Context, options metav1.L
 	if options.ResourceVersion == "0" {
 		options.ResourceVersion = ""
 	}
+	c.watched = false
 	return c.ListerWatcherWithContext.ListWithContext(ctx, options)
+}
+
+// WatchWithContext answers the second watch after a list as one whose version is too old. A watch that begins with a list
+// is its own.
+func (c *consistentSource) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	lists := ptr.Deref(options.SendInitialEvents, false)
+	if c.watched && !lists {
+		c.watched = false
+		return nil, apierrors.NewResourceExpired("the watch of FencedLeases has ended: they are listed again, as the store may have been restored")
+	}
+	c.watched = true
+	return c.ListerWatcherWithContext.WatchWithContext(ctx, options)
 }
 
 // List is there for the interface; reflectors call ListWithContext.

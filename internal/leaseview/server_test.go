@@ -59,6 +59,13 @@ func (s *server) send(kind watch.EventType, lease *v1alpha1.FencedLease) {
 	s.watches[len(s.watches)-1].Action(kind, lease.DeepCopy())
 }
 
+// end ends the latest watch, as an API server does that is restarted.
+func (s *server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches[len(s.watches)-1].Stop()
+}
+
 // bookmark sends a bookmark on the latest watch.
 func (s *server) bookmark(resourceVersion int) {
 	s.send(watch.Bookmark, &v1alpha1.FencedLease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(resourceVersion)}})

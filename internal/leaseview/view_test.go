@@ -466,6 +466,36 @@ func TestEventsThatWentBackReplaceTheCopy(t *testing.T) {
 	})
 }
 
+// A store that was restored without raised revisions is soon as far again as it was: a watch from the version of the copy
+// goes on as if nothing had been, and a lease that is back is never told.
+func TestALeaseThatIsBackIsSeenWhenTheWatchHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.set(100, makeLease(keyA, 90))
+		v := newTestView(t, newScriptedReader(), func(o *Options) { o.Source = s })
+		run(t, v)
+		for version := 110; version < 150; version += 10 {
+			s.set(version, makeLease(keyA, 90), makeLease(keyB, 80))
+			s.end()
+			pass(10 * time.Second)
+			synctest.Wait()
+			if _, ok := v.Cached(keyB); !ok {
+				t.Errorf("at version %d the lease is not seen", version)
+			}
+			if err := v.Ready(); err != nil {
+				t.Errorf("Ready at version %d: %v", version, err)
+			}
+			s.set(version+5, makeLease(keyA, 90))
+			s.end()
+			pass(10 * time.Second)
+			synctest.Wait()
+			if _, ok := v.Cached(keyB); ok {
+				t.Errorf("after version %d the lease that is gone again is seen", version)
+			}
+		}
+	})
+}
+
 func TestStaleCopyIsReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
