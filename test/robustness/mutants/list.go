@@ -31,6 +31,7 @@ const (
 	viewFile       = "internal/leaseview/view.go"
 	floorFile      = "internal/controller/floor.go"
 	policiesFile   = "internal/controller/registration_policies.go"
+	auditedFile    = "internal/controller/registration_audited.go"
 	webhooksFile   = "internal/controller/registration_webhooks.go"
 	probeFile      = "internal/controller/probe.go"
 	sealedFile     = "internal/fence/sealed.go"
@@ -134,8 +135,9 @@ func All() []*Mutant {
 		{
 			Name: "a lease in Audit opens the marks of its name everywhere", Check: PolicyAlone,
 			Edits: []Edit{{
-				policiesFile, `terms = append(terms, "(has(request.namespace) && request.namespace in "+celList(sortedKeys(own))+" ? "+byNamespace+"[request.namespace] : [])")`,
-				`terms = append(terms, "("+byNamespace+")["+celString(sortedKeys(own)[0])+"]")`,
+				auditedFile, `"(has(request.namespace) && request.namespace in ["+strings.Join(namespaces, ", ")+"] ? {"+
+				strings.Join(entries, ", ")+"}[request.namespace] : [])"`,
+				`"({"+strings.Join(entries, ", ")+"})["+namespaces[0]+"]"`,
 			}},
 		},
 		{
