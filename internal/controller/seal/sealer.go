@@ -122,7 +122,7 @@ func (s *Sealer) Start(ctx context.Context) error {
 func (s *Sealer) Running(order Order) (Status, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.sessions[order.Lease]; known != nil && known.order.same(order) && !known.paused {
+	if known := s.sessions[order.Lease]; known != nil && known.order.same(order) && !known.paused && !known.undone(order) {
 		return known.status(), true
 	}
 	return Status{}, false
@@ -157,10 +157,14 @@ func (s *Sealer) Seal(ctx context.Context, order Order) (status Status, again ti
 	case !known.order.same(order):
 		known.end()
 		known = s.begin(order, known.after(order))
+	case known.undone(order):
+		known.end()
+		known = s.begin(order, nil)
 	case known.paused, known.over():
 		known.end()
 		known = s.begin(order, known)
 	}
+	known.recorded = known.recorded || order.Sealed
 	return known.status(), known.again()
 }
 

@@ -23,6 +23,8 @@ type session struct {
 	began time.Time
 	// paused says that the session was ended until it is known again that the guards are in force. The Sealer's lock guards it.
 	paused bool
+	// recorded says that the lease has been seen to be sealed since the session began. The Sealer's lock guards it.
+	recorded bool
 	// tasks are what runs for the session.
 	tasks sync.WaitGroup
 
@@ -81,6 +83,12 @@ func (s *session) after(order Order) *session {
 		s.sealer.options.Metrics.finished(resultSuperseded)
 	}
 	return nil
+}
+
+// undone reports whether an order shows that the store was restored from before the term was sealed: its lease, which is read
+// from the API server each time, was sealed and is not. Stamps are undone with it. The Sealer's lock is held.
+func (s *session) undone(order Order) bool {
+	return !order.Sealed && (s.recorded || s.order.Sealed)
 }
 
 // status returns what has become of the order.

@@ -148,6 +148,32 @@ func TestAPausedSealBeginsAnewWithTheSameOrder(t *testing.T) {
 	w.sealer.Pause(order.Lease)
 }
 
+// sealedGeneration never falls but by a restore of the store, which has undone stamps, too.
+func TestALeaseThatIsUnsealedAgainIsSealedAnew(t *testing.T) {
+	w := newWorld(t)
+	order := w.order(1, "1")
+	recorded := order
+	recorded.Sealed = true
+	seal := func() {
+		t.Helper()
+		w.check(order, Stamping, "", progressPause)
+		w.outcome <- nil
+		w.awaitWake()
+		w.check(order, Done, "", 0)
+		w.check(order, Done, "", 0) // until it is recorded
+		w.check(recorded, Done, "", 0)
+		w.check(recorded, Done, "", 0)
+	}
+	seal()
+	if _, running := w.sealer.Running(order); running {
+		t.Error("what was stamped before the restore counts")
+	}
+	seal()
+	if n := counterOf(t, w.sealer.options.Metrics, "fencedlease_seals_total", "Sealed"); n != 2 {
+		t.Errorf("%v seals were counted, want 2", n)
+	}
+}
+
 func TestALenientOrderWaitsForNoRight(t *testing.T) {
 	w := newWorld(t)
 	strict, lenient := &session{sealer: w.sealer}, &session{sealer: w.sealer, order: Order{Lenient: true}}
