@@ -104,8 +104,8 @@ const (
 )
 
 // applyWhenDifferent makes one object as it is wanted. It is read from the API server each time, as a watched copy may be of
-// a history that a restore of the store has undone: no event tells of that until the store has come as far again. before is
-// the hash of the registration that was applied last.
+// a history that a restore of the store has undone: its watch goes on when the store is as far again, and never tells of what
+// is different before that. before is the hash of the registration that was applied last.
 func applyWhenDifferent(ctx context.Context, writer client.Client, live client.Reader, w wanted, before string) (change, error) {
 	key := client.ObjectKeyFromObject(w.object)
 	done := healed

@@ -36,7 +36,8 @@
 // had: it calls OnBehind, since the generations in between were handed out and must never be again, and replaces the
 // copy. When a watch ends, as all do when API servers are restarted with a restored store, the leases are listed again
 // rather than watched from the version that the copy has: the store may have come as far again meanwhile, and a lease that
-// the restore has brought back would never be told. A copy that lags behind what reads have shown, or that has heard nothing for too long, is replaced as well.
+// the restore has brought back would never be told. A copy that lags behind what reads have shown, or that has heard nothing
+// for too long, is replaced as well.
 // Replacing means: the old copy is frozen, then a new one is listed, then it takes the old one's place in one step. The
 // order matters. As the list is linearizable and starts after the old copy stopped changing, the new copy is never older
 // than what callers have seen, unless the store went back. Ready reports an error from the moment the need is known until

@@ -8,7 +8,6 @@ package robustness
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -50,8 +49,6 @@ func beActor(config string) int {
 }
 
 const (
-	// seedVariable repeats the choices of a run.
-	seedVariable = "ROBUSTNESS_SEED"
 	// durationVariable makes a run long.
 	durationVariable = "ROBUSTNESS_DURATION"
 	// dirVariable is where histories are kept; those of runs that pass, too.
@@ -138,12 +135,9 @@ func networks() []string {
 
 func newSeed(t *testing.T) uint64 {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+	seed, err := history.NewSeed()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return seed
 }
@@ -151,7 +145,7 @@ func newSeed(t *testing.T) uint64 {
 // run runs a scenario and judges its history. The history of one that fails is kept.
 func run(t *testing.T, seed uint64, options scenarios.Options, least validate.Minimum) *report.Judgement {
 	t.Helper()
-	t.Logf("%s=%d", seedVariable, seed)
+	t.Logf("%s=%d", history.SeedVariable, seed)
 	options.Seed = seed
 	options.LeaseSeconds, options.Workers, options.Pace, options.Zombie = 3, 2, 30*time.Millisecond, 40
 	options.Steal = 15 * time.Second

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,10 +19,8 @@ import (
 
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/postgres"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
-
-// seedVariable repeats the choices of a run, as in test/robustness.
-const seedVariable = "ROBUSTNESS_SEED"
 
 func TestMain(m *testing.M) {
 	logf.SetLogger(logr.Discard()) // controller-runtime's client asks for one
@@ -36,14 +33,11 @@ func TestMain(m *testing.M) {
 
 func newSeed(t *testing.T) uint64 {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+	seed, err := history.NewSeed()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("%s=%d", seedVariable, seed)
+	t.Logf("%s=%d", history.SeedVariable, seed)
 	return seed
 }
 
@@ -85,13 +79,13 @@ func TestTraffic(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(seed, 2))
 	random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-	wait(t.Context(), 2*time.Second)
+	history.Wait(t.Context(), 2*time.Second)
 	for _, fault := range faults {
 		if err = fault(); err != nil {
 			t.Error(err)
 			break
 		}
-		wait(t.Context(), 2500*time.Millisecond)
+		history.Wait(t.Context(), 2500*time.Millisecond)
 	}
 	stop()
 	leads.Wait()

@@ -64,7 +64,7 @@ func (w *World) Restore(ctx context.Context, between time.Duration, raise bool) 
 	if err := server.Run(ctx); err != nil {
 		return err
 	}
-	wait(ctx, between)
+	history.Wait(ctx, between)
 	around = append(around, w.lately(before)...)
 	if err := server.Kill(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (w *World) RestoreIssuer(ctx context.Context, lease *Lease, between time.Du
 	if err := lease.Save(ctx); err != nil {
 		return err
 	}
-	wait(ctx, between)
+	history.Wait(ctx, between)
 	if err := lease.Load(ctx); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (w *World) RestoreIssuer(ctx context.Context, lease *Lease, between time.Du
 	defer func() { _ = db.Close() }()
 	w.haste.Store(true)
 	for range 100 {
-		if w.forks.Load() > 0 || !wait(ctx, handover/8) {
+		if w.forks.Load() > 0 || !history.Wait(ctx, handover/8) {
 			break
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencedlease/fencedlease/test/postgres"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
 
 // inflict arms the fault of a call at the proxy. What it returns disarms it when the call has returned, and tells whether it
@@ -63,7 +64,7 @@ func (o *writer) holds(ctx context.Context, what choice, hold *postgres.Hold, re
 			}
 		}
 		meanwhile()
-		wait(ctx, what.hold)
+		history.Wait(ctx, what.hold)
 		hold.Release()
 	})
 }

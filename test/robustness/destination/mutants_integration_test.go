@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
 
 // replaced is a piece of a statement of the fence that is another one in a mutant.
@@ -104,7 +106,7 @@ func (w *World) watch(t *testing.T, check string) {
 	}
 	defer func() { _ = db.Close() }()
 	for range 20 {
-		wait(t.Context(), time.Second)
+		history.Wait(t.Context(), time.Second)
 		run, err := w.soFar(t.Context(), db)
 		if err != nil {
 			t.Error(err)

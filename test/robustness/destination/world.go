@@ -111,7 +111,7 @@ func (w *World) Lead(ctx context.Context) {
 		if w.haste.Load() {
 			pause /= 2
 		}
-		if !wait(ctx, pause) {
+		if !history.Wait(ctx, pause) {
 			return
 		}
 	}
@@ -212,16 +212,5 @@ func (w *World) fail(err error) {
 	defer w.mu.Unlock()
 	if w.failure == nil {
 		w.failure = err
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -94,7 +94,7 @@ func (o *writer) run(ctx context.Context) error {
 				pause *= slower
 			}
 		}
-		if !wait(ctx, pause) {
+		if !history.Wait(ctx, pause) {
 			break
 		}
 		about := o.about(what)
@@ -103,7 +103,7 @@ func (o *writer) run(ctx context.Context) error {
 			if what.verb == Do && n == attempts-1 {
 				what.verb = Lookup
 			}
-			if !wait(ctx, pace) {
+			if !history.Wait(ctx, pace) {
 				break
 			}
 		}

@@ -46,7 +46,7 @@ func (i *Injector) Inject(ctx context.Context, fault Fault) error {
 	i.Say("fault %s of %s for %s", fault.Kind, fault.Target, entry.Detail)
 	err := fault.Begin(ctx)
 	if err == nil {
-		err = pause(ctx, hold)
+		err = history.Sleep(ctx, hold)
 	}
 	if fault.Effect != nil {
 		entry.Effect = fault.Effect(ctx)
@@ -59,17 +59,6 @@ func (i *Injector) Inject(ctx context.Context, fault Fault) error {
 	}
 	i.Say("fault %s of %s is over after %s: %s", fault.Kind, fault.Target, time.Duration(entry.End-entry.Begin).Round(time.Millisecond), entry.Effect)
 	return i.Log.Write(entry)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // KindPause is the kind of Pause.

@@ -19,6 +19,7 @@ import (
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/test/env"
 	"github.com/fencedlease/fencedlease/test/robustness/faults"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
 
 const (
@@ -102,7 +103,7 @@ func (l *lateCreate) try(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	l.hold, l.name, l.token = hold, name, ptr.Deref(stored.Status.Token, "")
-	if err := sleep(ctx, admitted); err != nil {
+	if err := history.Sleep(ctx, admitted); err != nil {
 		return err
 	}
 	return holder.Say("resign")
@@ -136,7 +137,7 @@ func (l *lateCreate) end(ctx context.Context) error {
 	}
 	l.hold.Release()
 	// It is committed in this time, if it is.
-	if err := errors.Join(l.gap.Close(ctx), sleep(ctx, admitted)); err != nil {
+	if err := errors.Join(l.gap.Close(ctx), history.Sleep(ctx, admitted)); err != nil {
 		return err
 	}
 	lease := l.world.meta.Leases[l.lease]

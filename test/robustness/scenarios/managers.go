@@ -164,7 +164,7 @@ func (m *managerProcess) revive(ctx context.Context, w *World) error {
 // supervise does what a kubelet does: it starts a manager again that has ended by itself, as it does when it has lost its
 // election. That is recorded, as it costs time.
 func (m *managerProcess) supervise(ctx context.Context, w *World) {
-	for sleep(ctx, pollInterval) == nil {
+	for history.Sleep(ctx, pollInterval) == nil {
 		select {
 		case <-m.Ended():
 		default:

@@ -57,7 +57,7 @@ func (w *World) bundle(ctx context.Context) (string, error) {
 // themselves.
 func (w *World) rotations(ctx context.Context) {
 	last := ""
-	for sleep(ctx, time.Second) == nil {
+	for history.Sleep(ctx, time.Second) == nil {
 		now, err := w.bundle(ctx)
 		if err != nil || now == last {
 			continue

@@ -187,7 +187,7 @@ func (w *World) traffic(ctx context.Context) error {
 	}
 	defer watcher.Wait()
 	defer stop()
-	if err := sleep(ctx, w.options.Quiet); err != nil {
+	if err := history.Sleep(ctx, w.options.Quiet); err != nil {
 		return err
 	}
 	begin := history.Now()
@@ -202,7 +202,7 @@ func (w *World) traffic(ctx context.Context) error {
 			if err := w.inject.Inject(ctx, fault); err != nil {
 				return err
 			}
-			if err := sleep(ctx, w.options.Between); err != nil {
+			if err := history.Sleep(ctx, w.options.Between); err != nil {
 				return err
 			}
 			if round > 0 && time.Duration(history.Now()-begin) >= w.options.Duration {
@@ -210,7 +210,7 @@ func (w *World) traffic(ctx context.Context) error {
 			}
 		}
 	}
-	if err := sleep(ctx, w.options.Quiet); err != nil {
+	if err := history.Sleep(ctx, w.options.Quiet); err != nil {
 		return err
 	}
 	w.meta.End = history.Now()
@@ -219,15 +219,4 @@ func (w *World) traffic(ctx context.Context) error {
 		errs = append(errs, a.end())
 	}
 	return errors.Join(errs...)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

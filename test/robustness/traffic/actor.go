@@ -77,7 +77,7 @@ func Main(ctx context.Context, text string, in io.Reader) error {
 	for ctx.Err() == nil {
 		if err := campaign(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, err)
-			wait(ctx, config.Pace)
+			history.Wait(ctx, config.Pace)
 		}
 	}
 	a.writers.Wait()

@@ -49,7 +49,7 @@ func (a *actor) assist(ctx context.Context) {
 		if together {
 			pause = time.Duration(jobLength - history.Now()%jobLength)
 		}
-		if !wait(ctx, pause) {
+		if !history.Wait(ctx, pause) {
 			return
 		}
 		if together {

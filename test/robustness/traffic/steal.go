@@ -17,6 +17,7 @@ import (
 	"github.com/fencedlease/fencedlease/api/v1alpha1"
 	"github.com/fencedlease/fencedlease/internal/possession"
 	"github.com/fencedlease/fencedlease/pkg/token"
+	"github.com/fencedlease/fencedlease/test/robustness/history"
 )
 
 var errStolenEnded = errors.New("the thief has gone")
@@ -28,7 +29,7 @@ func (a *actor) steals(ctx context.Context) {
 		return
 	}
 	random := rand.New(rand.NewPCG(a.config.Seed, uint64(a.config.Number)<<32|1<<31)) //nolint:gosec // no secret
-	for wait(ctx, a.config.Steal/2+time.Duration(random.Int64N(int64(a.config.Steal)))) {
+	for history.Wait(ctx, a.config.Steal/2+time.Duration(random.Int64N(int64(a.config.Steal)))) {
 		hold := time.Duration(random.Int64N(int64(2 * a.config.LeaseDuration)))
 		if err := a.steal(ctx, hold); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, err)

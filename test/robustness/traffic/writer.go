@@ -56,7 +56,7 @@ func (w *writer) run(ctx context.Context) {
 	for zombie := w.actor.config.Zombie; zombie > 0; {
 		what := w.choices.next()
 		pause := time.Duration(int64(w.actor.config.Pace) * int64(what.pause*slower) / 1000)
-		if !wait(ctx, pause) {
+		if !history.Wait(ctx, pause) {
 			return
 		}
 		slower = 1
@@ -84,23 +84,12 @@ func (w *writer) repeat(ctx context.Context, what choice) history.Outcome {
 	outcome := w.operate(ctx, what, job)
 	for attempt := 1; attempt < attempts && job != "" && outcome == history.Unknown; attempt++ {
 		what.lost, what.again = 0, attempt%2 == 1
-		if !wait(ctx, w.actor.config.Pace) {
+		if !history.Wait(ctx, w.actor.config.Pace) {
 			break
 		}
 		outcome = w.operate(ctx, what, job)
 	}
 	return outcome
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // operate makes one operation, of one or two calls, and returns how the last one ended.
